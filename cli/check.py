@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +30,8 @@ from umakit.files.outputs import JUNIT, check_distinct, check_file, check_parent
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
+    from umakit.backend.base import UMABackend
+    from umakit.devices.waveforms import WaveFile
     from umakit.testing.check import CheckReport
     from umakit.testing.check.aspects import Value
     from umakit.testing.check.cover import Cover, Covered
@@ -153,15 +157,8 @@ def check(
 ) -> int:
     """Registered with the help text above."""
     device = device_with(rtl, device_of(device, [backend]))
-    if registers and (case or operator or not find_device(device).is_host):
-        other = "--case" if case else "--operator" if operator else "--device"
-        raise InputError(f"--registers and {other} do not go together", fix="leave out one of them")
-    check_wave(wave, rtl)
-    if wave is not None and case is None and program is None:
-        fix = "add --case or --program, as a report prints it"
-        raise InputError("--wave is of one case or one varied program", fix=fix)
-    if program is not None:
-        _check_program(device, case, operator, registers)
+    asked = Asked(device, seconds, seed, operator, draws, jobs, case, registers, program)
+    asked.check(rtl, wave)
     if junit is not None:
         check_parent(junit)
     check_distinct(junit, wave)
@@ -171,12 +168,6 @@ def check(
         from umakit.devices.waveforms import WaveFile
         from umakit.files.staging import write_file
         from umakit.registration.inputs import input_files
-        from umakit.testing.check import (
-            check_backend,
-            check_layer,
-            check_only_program,
-            check_only_registers,
-        )
 
         (found,) = find_backends([backend])
         read = input_files(device_file(device), backends=[found])
@@ -185,19 +176,7 @@ def check(
         file = None if wave is None else WaveFile(wave, force=force, inputs=read)
         if file is not None:
             file.check()
-        if registers:
-            tell("comparing registers with their map")
-            report = check_only_registers(found, device=device)
-        elif program is not None:
-            tell(f"running varied program {program}")
-            report = check_only_program(found, program, seed=seed, wave=file)
-        elif case is not None:
-            report = check_layer(found, case, device=device, wave=file)
-        else:
-            report = check_backend(
-                found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
-                device=device, jobs=jobs or usable_cores(), tell=tell,
-            )  # fmt: skip
+        report = _check(found, asked, file, tell)
     if junit is not None:
         write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
     if as_json:
@@ -208,6 +187,64 @@ def check(
         if file is not None:
             say(file.sentence)
     return {True: 0, False: 1, None: INCOMPLETE}[report.passed]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options that say what is checked."""
+
+    device: str
+    seconds: float
+    seed: int
+    operators: list[str] | None
+    draws: int | None
+    jobs: int | None
+    case: str | None
+    registers: bool
+    program: int | None
+
+    def check(self, rtl: bool, wave: Path | None) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            InputError: names the options.
+        """
+        case, registers = self.case, self.registers
+        if registers and (case or self.operators or not find_device(self.device).is_host):
+            other = "--case" if case else "--operator" if self.operators else "--device"
+            raise InputError(
+                f"--registers and {other} do not go together", fix="leave out one of them"
+            )
+        check_wave(wave, rtl)
+        if wave is not None and case is None and self.program is None:
+            fix = "add --case or --program, as a report prints it"
+            raise InputError("--wave is of one case or one varied program", fix=fix)
+        if self.program is not None:
+            _check_program(self.device, case, self.operators, registers)
+
+
+def _check(
+    backend: UMABackend, asked: Asked, file: WaveFile | None, tell: Callable[[str], None]
+) -> CheckReport:
+    from umakit.testing.check import (
+        check_backend,
+        check_layer,
+        check_only_program,
+        check_only_registers,
+    )
+
+    if asked.registers:
+        tell("comparing registers with their map")
+        return check_only_registers(backend, device=asked.device)
+    if asked.program is not None:
+        tell(f"running varied program {asked.program}")
+        return check_only_program(backend, asked.program, seed=asked.seed, wave=file)
+    if asked.case is not None:
+        return check_layer(backend, asked.case, device=asked.device, wave=file)
+    return check_backend(
+        backend, seconds=asked.seconds, seed=asked.seed, operators=asked.operators or (),
+        draws=asked.draws, device=asked.device, jobs=asked.jobs or usable_cores(), tell=tell,
+    )  # fmt: skip
 
 
 def _check_program(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from umakit.tools.comparison.compare import Comparison
     from umakit.tools.comparison.saved import Report
-    from umakit.tools.comparison.sources import Measuring
     from umakit.tools.comparison.text import Row
+    from umakit.tools.runs import Measuring
 
 DEFAULT_OUTPUT = Path("comparison.html")
 
@@ -82,13 +82,13 @@ def compare_networks(
     from umakit.tools.comparison.text import html
 
     as_json, force = options["as_json"], options["force"]
-    destination = _path(options, "output") or (None if as_json else DEFAULT_OUTPUT)
+    destination = path_of(options, "output") or (None if as_json else DEFAULT_OUTPUT)
     if destination is not None:
         check_parent(destination)
     with progress() as tell:
         writing = (destination, force)
         reports, read = _reports(
-            _sides(options, names, checks), _how(options, shapes), writing, tell
+            _sides(options, names, checks), lambda: measuring_of(options, shapes), writing, tell
         )
         comparison = Comparison(*reports, names=names)
         checks.check_comparison(comparison)
@@ -115,9 +115,15 @@ def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -
     from umakit.machine.cpu import GENERIC, cpu_file
 
     cpu, own = options["cpu"], device_file(options["device"])
-    files = (_path(options, "inputs"), _path(options, "records"), cpu_file(cpu), own, *checks.read)
+    files = (
+        path_of(options, "inputs"),
+        path_of(options, "records"),
+        cpu_file(cpu),
+        own,
+        *checks.read,
+    )
     return Sides(
-        _path(options, "model"),
+        path_of(options, "model"),
         names,
         options["backend"],
         {given[name]: options[name] for name in compiling}
@@ -128,45 +134,44 @@ def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -
     )
 
 
-def _path(options: Mapping[str, Any], name: str) -> Path | None:
+def path_of(options: Mapping[str, Any], name: str) -> Path | None:
+    """Return the path that an option names."""
     return None if options[name] is None else Path(options[name])
 
 
-def _how(
-    options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-) -> Callable[[list[Any] | None], Measuring]:
-    """Return a function from backends to compile and run settings."""
+def measuring_of(options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Measuring:
+    """Return the settings of compiling and running networks.
 
-    def measuring(backends: list[Any] | None) -> Measuring:
-        from umakit.devices.run import load_inputs
-        from umakit.tools.comparison.sources import Measuring
+    Args:
+        options: options of `uma report` by parameter name.
+        shapes: parsed `--input-shapes`.
 
-        inputs, records = _path(options, "inputs"), _path(options, "records")
-        exported = None
-        if backends is not None:
-            from umakit.library.options import ExportOptions, parse_choose
+    Raises:
+        UmakitError: the inputs cannot be read, or an option is malformed.
+    """
+    from umakit.devices.run import load_inputs
+    from umakit.library.options import ExportOptions, parse_choose
+    from umakit.tools.runs import Measuring
 
-            exported = ExportOptions(
-                records=records,
-                keep_layout=options["keep_layout"],
-                choose=parse_choose(options["choose"]),
-                cpu=options["cpu"],
-                require_offload=options["require_offload"],
-            )
-        return Measuring(
-            backends=backends or [],
-            inputs=None if inputs is None else load_inputs(inputs),
-            inputs_name="" if inputs is None else inputs.name,
-            seed=options["seed"],
-            cpu_clock=options["cpu_clock"],
-            device=options["device"],
-            input_shapes=shapes,
-            rounding=options["rounding"],
-            options=exported,
-            with_size=options["size"],
-        )
-
-    return measuring
+    inputs = path_of(options, "inputs")
+    return Measuring(
+        inputs=None if inputs is None else load_inputs(inputs),
+        inputs_name="" if inputs is None else inputs.name,
+        seed=options["seed"],
+        cpu_clock=options["cpu_clock"],
+        device=options["device"],
+        inferences=options["inferences"],
+        input_shapes=shapes,
+        rounding=options["rounding"],
+        options=ExportOptions(
+            records=path_of(options, "records"),
+            keep_layout=options["keep_layout"],
+            choose=parse_choose(options["choose"]),
+            cpu=options["cpu"],
+            require_offload=options["require_offload"],
+        ),
+        with_size=options["size"],
+    )
 
 
 Writing = tuple[Path | None, bool]
@@ -175,7 +180,7 @@ Writing = tuple[Path | None, bool]
 
 def _reports(
     sides: Sides,
-    measuring: Callable[[list[Any] | None], Measuring],
+    measuring: Callable[[], Measuring],
     writing: Writing,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Report, Report], list[Path]]:
@@ -201,9 +206,9 @@ def _reports(
         read += input_files(backends=found, model=files)
     if writing[0] is not None:
         check_file(writing[0], PAGE, read, force=writing[1])
-    how = measuring(found)
+    how = measuring()
     a, b = (
-        open_report(path, how, lambda stage, name=name: tell(f"{name}: {stage}"))  # type: ignore[misc]
+        open_report(path, found or [], how, lambda stage, name=name: tell(f"{name}: {stage}"))  # type: ignore[misc]
         for name, path in zip("AB", paths, strict=True)
     )
     return (a, b), read
@@ -212,7 +217,7 @@ def _reports(
 def _on_two_backends(
     sides: Sides,
     model: Path,
-    measuring: Callable[[list[Any] | None], Measuring],
+    measuring: Callable[[], Measuring],
     writing: Writing,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Report, Report], list[Path]]:
@@ -236,9 +241,9 @@ def _on_two_backends(
     read = input_files(*sides.inputs, backends=found, model=model_files(model))
     if writing[0] is not None:
         check_file(writing[0], PAGE, read, force=writing[1])
-    how = measuring([])
+    how = measuring()
     a, b = (
-        model_report(model, replace(how, backends=[backend]),
+        model_report(model, [backend], how,
                      lambda stage, name=name: tell(f"{name}: {stage}"))  # type: ignore[misc]
         for name, backend in zip("AB", found, strict=True)
     )  # fmt: skip

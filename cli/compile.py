@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import tables
@@ -42,6 +42,8 @@ from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
     from umakit.library.cpu_steps import CpuStep
+    from umakit.library.export import Library
+    from umakit.library.options import ExportOptions
 
 MOST_STEPS = 12
 """Maximum number of steps on the CPU that are printed; `--json` has all."""
@@ -100,12 +102,11 @@ def compile_(
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
-        from umakit.library.cpu_steps import cpu_steps
         from umakit.machine.cpu import cpu_file
         from umakit.machine.cpu_choice import cpu_texts
         from umakit.pipeline import compile_model
         from umakit.registration.inputs import input_files
-        from umakit.tools.memory_map import check_memory_map, draw_memory_map
+        from umakit.tools.memory_map import draw_memory_map
 
         options = export_options(
             pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu,
@@ -114,48 +115,62 @@ def compile_(
         found = find_backends(backend)
         own = map(cpu_file, cpu_texts(cpu))
         inputs = input_files(records, *own, backends=found, model=model_files(model))
-        if memory_map is not None and len(options.cpus) > 1:
-            raise InputError(
-                "--memory-map draws the arena of one CPU", fix="leave it out, or name one CPU"
-            )
         if memory_map is not None:
-            check_memory_map(memory_map, inputs, force)
+            _check_map(memory_map, options, inputs)
         library = compile_model(
-            model,
-            found,
-            output,
-            name=name,
-            input_shapes=shapes,
-            rounding=rounding,
-            options=options,
-            progress=tell,
-            notice=notices.append,
-        )
+            model, found, output, name=name, input_shapes=shapes, rounding=rounding,
+            options=options, progress=tell, notice=notices.append,
+        )  # fmt: skip
         if memory_map is not None:
             tell("drawing the memory map")
             draw_memory_map(library.metadata["umakit"], memory_map, inputs, force=force)
     say_notices(notices)
     if as_json:
-        steps = [each.as_json() for each in cpu_steps(library.metadata["umakit"])]
-        print_json({"output": str(output), **library.metadata["umakit"], "cpu_steps": steps})
+        print_json(_json(library, output))
         return
-    say_wrapped(tables.offload_summary(library.report))
-    if library.report.offloaded:
-        _say_cpu_steps(cpu_steps(library.metadata["umakit"]))
-    for line in tables.cpu_summary(library.metadata["umakit"]):
-        say_wrapped(line)
-    found_tilings = library.metadata["umakit"]["tilings"]
-    if records is not None and found_tilings is not None:
-        say_wrapped(tables.tilings_summary(found_tilings))
-    say(f"Wrote {output}")
+    _print(library, output, records is not None)
     if memory_map is not None:
         say(f"Wrote {memory_map}")
-    designs = [
-        f" --rtl {shell_word(name)}"
-        for name, each in zip(backend or (), found, strict=True)
-        if each.configuration.is_only_rtl
-    ]
-    say(f"Next: uma run {shell_word(str(output))} --inputs in.npz --profile{''.join(designs)}")
+    say(f"Next: uma run {shell_word(str(output))} --inputs in.npz{_options(backend, found)}")
+
+
+def _json(library: Library, output: Path) -> dict[str, Any]:
+    from umakit.library.cpu_steps import cpu_steps
+
+    description = library.metadata["umakit"]
+    steps = [each.as_json() for each in cpu_steps(description)]
+    return {"output": str(output), **description, "cpu_steps": steps}
+
+
+def _check_map(path: Path, options: ExportOptions, inputs: list[Path]) -> None:
+    from umakit.tools.memory_map import check_memory_map
+
+    if len(options.cpus) > 1:
+        raise InputError(
+            "--memory-map draws the arena of one CPU", fix="leave it out, or name one CPU"
+        )
+    check_memory_map(path, inputs, options.force)
+
+
+def _options(names: list[str] | None, backends: list[Any]) -> str:
+    """Return options of `uma run`, with the accelerators that only RTL simulates."""
+    found = zip(names or [], backends, strict=True)
+    rtl = [f" --rtl {shell_word(name)}" for name, each in found if each.configuration.is_only_rtl]
+    return f" --profile{''.join(rtl)}"
+
+
+def _print(library: Library, output: Path, has_records: bool) -> None:
+    from umakit.library.cpu_steps import cpu_steps
+
+    description = library.metadata["umakit"]
+    say_wrapped(tables.offload_summary(library.report))
+    if library.report.offloaded:
+        _say_cpu_steps(cpu_steps(description))
+    for line in tables.cpu_summary(description):
+        say_wrapped(line)
+    if has_records and description["tilings"] is not None:
+        say_wrapped(tables.tilings_summary(description["tilings"]))
+    say(f"Wrote {output}")
 
 
 def _say_cpu_steps(steps: Sequence[CpuStep]) -> None:

@@ -149,29 +149,19 @@ def cosim(
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
         from umakit.registration.inputs import input_files
-        from umakit.tools.cosim import CosimFiles, cosim_model
+        from umakit.tools.cosim import CosimFiles, CosimSettings, cosim_model
 
         found = find_backends(backend)
         read = input_files(backends=found, model=model_files(model))
         files = CosimFiles(folder, inputs, read, force)
         files.check()
-        result = cosim_model(
-            model,
-            found,
-            inputs=None if inputs is None else load_inputs(inputs),
-            layers=[name.strip() for name in (layers or "").split(",") if name.strip()],
-            sample=sample,
-            jobs=jobs,
-            corrupt=corrupt,
-            pauses=pauses,
-            patience=patience,
-            most=most,
-            input_shapes=shapes,
-            rounding=rounding,
-            files=files,
-            timeout=timeout,
-            progress=tell,
-        )
+        settings = CosimSettings(
+            None if inputs is None else load_inputs(inputs),
+            [name.strip() for name in (layers or "").split(",") if name.strip()],
+            sample, jobs, corrupt, pauses, patience, most, shapes, rounding,
+            files=files, timeout=timeout,
+        )  # fmt: skip
+        result = cosim_model(model, found, settings, progress=tell)
     say_notices(result.notices, as_json)
     if as_json:
         print_json(result.as_json())

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from umakit.cli.console import print_whole, say, say_wrapped
 from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import UNKNOWN, Table, known_count, new_table
+from umakit.cli.tables import Table, new_table, text_table
+
+from umakit.tools.columns import UNKNOWN, Column, TextTable, known_count
 
 if TYPE_CHECKING:
     from umakit.devices.inferences import Spread
     from umakit.tools.inferences.accelerators import AcceleratorInferences, KeptWeights
-    from umakit.tools.inferences.figures import SeveralInferences
+    from umakit.tools.inferences.figures import InferenceFigures, SeveralInferences
+    from umakit.tools.record import LayerRecord
 
 
 def print_inferences(several: SeveralInferences) -> None:
@@ -40,29 +43,26 @@ def print_inferences(several: SeveralInferences) -> None:
 def layer_table(several: SeveralInferences) -> Table:
     """Return a table of the measured cycles and bytes of each layer."""
     first, steady = several.first, several.steady
-    names = ("first cycles", "steady cycles", "first bus B", "steady bus B")
-    table = new_table(_inferences(several.count), *names, right=names)
-    for number, layer in enumerate(first.layers):
-        later = None if steady is None else steady.layers[number]
-        if layer.where == "cpu" and not layer.clock_cycles.highest:
-            continue  # not cycles of an accelerator's clock
-        table.add_row(
-            layer.name,
-            _spread(layer.clock_cycles),
-            _spread(None if later is None else later.clock_cycles),
-            _spread(layer.moved_bytes),
-            _spread(None if later is None else later.moved_bytes),
-        )
-    table.add_section()
-    table.add_row(
-        "total",
-        _spread(first.clock_cycles),
-        _spread(None if steady is None else steady.clock_cycles),
-        _spread(first.moved_bytes),
-        _spread(None if steady is None else steady.moved_bytes),
-        style="bold",
+    later = {} if steady is None else {each.number: each for each in steady.layers}
+
+    def column(header: str, of_layer: str, of_all: str, part: InferenceFigures | None) -> Column:
+        def cell(layer: LayerRecord) -> str:
+            own = layer if part is first else later.get(layer.number)
+            return _spread(getattr(own, of_layer, None))
+
+        return Column(header, cell, _spread(getattr(part, of_all, None)))
+
+    columns = (
+        column("first cycles", "cycle_spread", "clock_cycles", first),
+        column("steady cycles", "cycle_spread", "clock_cycles", steady),
+        column("first bus B", "byte_spread", "moved_bytes", first),
+        column("steady bus B", "byte_spread", "moved_bytes", steady),
     )
-    return table
+    shown = [
+        layer for layer in first.layers
+        if not layer.on_cpu or (layer.cycle_spread and layer.cycle_spread.highest)
+    ]  # fmt: skip
+    return text_table(_inferences(several.count), TextTable.of(shown, columns, "total"))
 
 
 def sentence(several: SeveralInferences) -> str:

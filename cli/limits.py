@@ -188,7 +188,7 @@ def write(
 
 def size_of(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
     """Return the key `size` of a report: sizes of the code of a library on this machine."""
-    from umakit.tools.comparison.measured import size_view
+    from umakit.tools.comparison.sources import size_view
 
     return {"size": size_view(library, progress)}
 

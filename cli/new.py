@@ -57,61 +57,73 @@ def _flag(description: str) -> Any:
     return typer.Option(help=description, show_default=False)
 
 
+NameArgument = Annotated[
+    str | None, typer.Argument(help="Name of the accelerator, such as my_npu.", show_default=False)
+]
+KindOption = Annotated[
+    str | None,
+    _flag(
+        "library (C functions of a vendor), layer (an accelerator that computes a layer at a "
+        "time) or tiles (one with a scratchpad and DMA, for which layers are cut)."
+    ),
+]
+TutorialOption = Annotated[
+    str | None,
+    _flag(
+        "Instead: a finished mock accelerator: vanilla (float32, the CPU's memory), "
+        "strawberry (int8, scratchpad, DMA, RTL), chocolate (int8, tiles, DMA during compute) "
+        "or small_chocolate (the same with an array of 4x4, and RTL)."
+    ),
+]
+OperatorsOption = Annotated[str | None, _flag("Operators that it computes, such as conv2d,dense.")]
+LayoutOption = Annotated[str | None, _flag("Layout of images: NHWC, NCHW or both.")]
+ProductsOption = Annotated[
+    str | None, _flag("Rounding of products: tflm, ort or both (see `uma partition --help`).")
+]
+ArrayOption = Annotated[str | None, _flag("Rows x columns of the MAC array, such as 16x16.")]
+ScratchpadOption = Annotated[str | None, _flag("Bytes of the scratchpad, such as 128K.")]
+SimulatorOption = Annotated[
+    str | None,
+    _flag("own: a simulator in C is written; none: the driver computes with reference loops."),
+]
+MapOption = Annotated[
+    Path | None, _flag("Your register map, a TOML file; default: one is written.")
+]
+DirectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory",
+        "-d",
+        help="Where the backend's folder is made; default: the working folder.",
+        show_default=False,
+    ),
+]
+UpdateOption = Annotated[
+    Path | None,
+    _flag("A folder that `uma new --kind` wrote, to bring up to date or to other flags."),
+]
+MergeOption = Annotated[
+    bool,
+    typer.Option(
+        "--merge", help="With --update: merge files that you edited and templates changed."
+    ),
+]
+
+
 def new(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Name of the accelerator, such as my_npu.", show_default=False),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        _flag(
-            "library (C functions of a vendor), layer (an accelerator that computes a layer at a "
-            "time) or tiles (one with a scratchpad and DMA, for which layers are cut)."
-        ),
-    ] = None,
-    tutorial: Annotated[
-        str | None,
-        _flag(
-            "Instead: a finished mock accelerator: vanilla (float32, the CPU's memory), "
-            "strawberry (int8, scratchpad, DMA, RTL), chocolate (int8, tiles, DMA during compute) "
-            "or small_chocolate (the same with an array of 4x4, and RTL)."
-        ),
-    ] = None,
-    operators: Annotated[
-        str | None, _flag("Operators that it computes, such as conv2d,dense.")
-    ] = None,
-    layout: Annotated[str | None, _flag("Layout of images: NHWC, NCHW or both.")] = None,
-    rounding: Annotated[
-        str | None, _flag("Rounding of products: tflm, ort or both (see `uma partition --help`).")
-    ] = None,
-    array: Annotated[str | None, _flag("Rows x columns of the MAC array, such as 16x16.")] = None,
-    scratchpad: Annotated[str | None, _flag("Bytes of the scratchpad, such as 128K.")] = None,
-    simulator: Annotated[
-        str | None,
-        _flag("own: a simulator in C is written; none: the driver computes with reference loops."),
-    ] = None,
-    registers: Annotated[
-        Path | None, _flag("Your register map, a TOML file; default: one is written.")
-    ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--directory",
-            "-d",
-            help="Where the backend's folder is made; default: the working folder.",
-            show_default=False,
-        ),
-    ] = None,
-    update: Annotated[
-        Path | None,
-        _flag("A folder that `uma new --kind` wrote, to bring up to date or to other flags."),
-    ] = None,
-    merge: Annotated[
-        bool,
-        typer.Option(
-            "--merge", help="With --update: merge files that you edited and templates changed."
-        ),
-    ] = False,
+    name: NameArgument = None,
+    kind: KindOption = None,
+    tutorial: TutorialOption = None,
+    operators: OperatorsOption = None,
+    layout: LayoutOption = None,
+    rounding: ProductsOption = None,
+    array: ArrayOption = None,
+    scratchpad: ScratchpadOption = None,
+    simulator: SimulatorOption = None,
+    registers: MapOption = None,
+    directory: DirectoryOption = None,
+    update: UpdateOption = None,
+    merge: MergeOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""

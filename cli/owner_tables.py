@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from umakit.cli.console import print_whole, say, say_wrapped
-from umakit.cli.tables import Table, new_table
+from umakit.cli.tables import Table, text_table
 
 from umakit.tools.accounting.columns import (
     cycles_text,
@@ -15,9 +15,10 @@ from umakit.tools.accounting.columns import (
     total_cycles_text,
     total_name,
 )
+from umakit.tools.columns import Column, TextTable, count
 
 if TYPE_CHECKING:
-    from umakit.tools.accounting import Accounting, Row
+    from umakit.tools.accounting import Accounting, LayerRecord
 
 
 def print_owners(accounting: Accounting, *, with_host: bool = False) -> None:
@@ -30,56 +31,38 @@ def print_owners(accounting: Accounting, *, with_host: bool = False) -> None:
     found = owner_table(accounting, with_host=with_host)
     if found is None:
         return
-    table = new_table("owner of cycles", *found.headers, right=found.headers)
-    for line in found.lines:
-        table.add_row(line.name, *line.cells)
-    table.add_section()
-    table.add_row(found.total.name, *found.total.cells, style="bold")
     say("")
-    print_whole(table)
+    print_whole(text_table("owner of cycles", found))
     say_wrapped(accounting.total_text)
 
 
 def profile_table(accounting: Accounting) -> Table:
     """Return a table of multiply-accumulates, cycles and host times of each layer and step."""
-    rows = shown_rows(accounting)
-    host = accounting.host.columns(rows)
-    predicts = any(row.predicted_instructions is not None for row in accounting.rows)
-    predicted = ["predicted instructions"] if predicts else []
-    names = ["MACs", "cycles", "MACs/cycle", *host, *predicted]
-    table = new_table("layer", "where", *names, right=names)
-    for number, row in enumerate(rows):
-        own = [column[number] for column in host.values()]
-        own += [_known(row.predicted_instructions)] if predicts else []
-        cycles = cycles_text(row) if accounting.layers or row.cycles is not None else ""
-        table.add_row(row.name, row.where, _count(row.macs), cycles, _rate(row), *own)
-    table.add_section()
-    table.add_row(
-        total_name(accounting),
-        "",
-        _count(sum(row.macs for row in accounting.rows)),
-        total_cycles_text(accounting),
-        "",  # work of the CPU over cycles of the accelerator
-        *(column[-1] for column in host.values()),
-        *([_all_predicted(accounting)] if predicts else []),
-        style="bold",
+
+    def cycles(row: LayerRecord) -> str:
+        return cycles_text(row) if accounting.layers or row.cycles is not None else ""
+
+    macs = count(sum(row.macs for row in accounting.rows))
+    columns = [
+        Column("where", lambda row: row.where, is_text=True),
+        Column("MACs", lambda row: count(row.macs), macs),
+        Column("cycles", cycles, total_cycles_text(accounting)),
+        Column("MACs/cycle", _rate),  # no total: work of the CPU over cycles of the accelerator
+        *accounting.host.columns,
+    ]
+    if any(row.predicted_instructions is not None for row in accounting.rows):
+        found = [row.predicted_instructions for row in accounting.cpu_steps]
+        total = "" if None in found else f"{sum(each or 0 for each in found):,}"
+        columns.append(Column("predicted instructions", _instructions, total))
+    return text_table(
+        "layer", TextTable.of(shown_rows(accounting), columns, total_name(accounting))
     )
-    return table
 
 
-def _known(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
+def _instructions(row: LayerRecord) -> str:
+    return "" if row.predicted_instructions is None else f"{row.predicted_instructions:,}"
 
 
-def _all_predicted(accounting: Accounting) -> str:
-    found = [row.predicted_instructions for row in accounting.cpu_steps]
-    return "" if None in found else f"{sum(each or 0 for each in found):,}"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}" if value else ""
-
-
-def _rate(row: Row) -> str:
+def _rate(row: LayerRecord) -> str:
     has_rate = row.owner == "layer" and row.macs and row.cycles
     return f"{row.macs / row.cycles:.1f}" if has_rate and row.cycles else ""

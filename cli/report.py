@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli.compare import CompareOption, compare_networks
+from umakit.cli.compare import CompareOption, compare_networks, measuring_of, path_of
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
 from umakit.cli.inference_tables import print_inferences
 from umakit.cli.limits import (
     BudgetOption,
+    Checks,
     FailIfOption,
     SizeOption,
     WriteBudgetOption,
@@ -43,23 +45,24 @@ from umakit.cli.options import (
     parse_shapes,
 )
 from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import (
-    UNKNOWN,
-    Table,
-    known_count,
-    known_percent,
-    macs_summary,
-    new_table,
-    print_energy,
-)
+from umakit.cli.tables import Table, macs_summary, print_energy, text_table
 from umakit.cli.traces import say_trace
 
 from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
+from umakit.tools.columns import (
+    UNKNOWN,
+    Column,
+    TextTable,
+    count,
+    known_count,
+    known_percent,
+    known_ratio,
+)
 
 if TYPE_CHECKING:
-    from umakit.tools.page.bounds import AcceleratorBounds
-    from umakit.tools.page.figures import LayerFigures, Page
-    from umakit.tools.trace import Trace
+    from umakit.tools.page.figures import Page
+    from umakit.tools.record import AcceleratorBounds, LayerRecord
+    from umakit.tools.trace import Trace, TraceSummary
 
 
 HELP = """Write a page about a network on an accelerator: cycles, bounds, timeline, memory.
@@ -140,82 +143,120 @@ def report(
     shapes = parse_shapes(input_shapes)
     check_options(model, compare, budget, write_budget, trace)
     checks = read_checks(fail_if, budget, compares=compare is not None)
-    device = device_of(device, backend)
+    options = {**context.params, "device": device_of(device, backend)}
     if compare is not None:
-        options = {**context.params, "device": device}
         return compare_networks(options, compare, shapes, checks)
     assert model is not None
     destination = output or (None if as_json else DEFAULT_OUTPUT)
-    check_distinct(destination, trace, write_budget)
-    for file in (destination, trace):
-        if file is not None:
-            check_parent(file)
+    files = Files(destination, trace, write_budget, force)
+    with progress() as tell:
+        done = _measure(model, options, shapes, files, checks, tell)
+    say_notices(done.page.notices, as_json)
+    if as_json:
+        traced = {"trace": done.trace.as_json()} if done.trace else {}
+        print_json(done.figures | traced | checks.as_json())
+        return checks.said(as_json)
+    _print(done.page)
+    if size:
+        say_wrapped(size_text(done.figures["size"]))
+    code = checks.said(as_json)
+    for file in (destination, *done.budget):
+        say(f"Wrote {file}")
+    if done.trace is not None:
+        say_trace(trace, done.trace)
+    return code
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files that a report writes; None for none.
+
+    Attributes:
+        force: whether a file that umakit did not write is replaced too.
+    """
+
+    page: Path | None
+    trace: Path | None
+    budget: Path | None
+    force: bool
+
+    def __post_init__(self) -> None:
+        check_distinct(self.page, self.trace, self.budget)
+        for file in (self.page, self.trace):
+            if file is not None:
+                check_parent(file)
+
+    def check(self, read: list[Path]) -> None:
+        check_written(self.budget, read, self.force)
+        if self.page is not None:
+            check_file(self.page, PAGE, read, force=self.force)
+        if self.trace is not None:
+            check_file(self.trace, TRACE, read, force=self.force)
+
+
+@dataclass(frozen=True)
+class Done:
+    """The figures of a network, the written files of a budget, and what the trace contains."""
+
+    page: Page
+    figures: dict[str, Any]
+    budget: list[Path]
+    trace: TraceSummary | None
+
+
+def _measure(
+    model: Path,
+    options: dict[str, Any],
+    shapes: Mapping[str, Sequence[int]],
+    files: Files,
+    checks: Checks,
+    tell: Callable[[str], None],
+) -> Done:
+    """Compile and run a network, check its figures, and write the files.
+
+    Args:
+        options: options of the command by parameter name.
+        shapes: parsed `--input-shapes`.
+    """
+    tell("loading TVM")
+    from umakit.devices.catalogue import device_file
+    from umakit.files.staging import write_file
+    from umakit.frontend import model_files
+    from umakit.machine.cpu import cpu_file
+    from umakit.registration.inputs import input_files
+    from umakit.tools.page import html, make_page
+    from umakit.tools.trace import write_trace
+    from umakit.tools.trace.reported import trace_of_report
+
+    found = find_backends(options["backend"])
+    read = input_files(
+        path_of(options, "inputs"), path_of(options, "records"), cpu_file(options["cpu"]),
+        device_file(options["device"]), *checks.read, backends=found, model=model_files(model),
+    )  # fmt: skip
+    files.check(read)
     traces: list[Trace] = []
     sizes: dict[str, Any] = {}
-    with progress() as tell:
-        tell("loading TVM")
-        from umakit.devices.catalogue import device_file
-        from umakit.devices.run import load_inputs
-        from umakit.frontend import model_files
-        from umakit.library.options import parse_choose
-        from umakit.machine.cpu import cpu_file
-        from umakit.pipeline import ExportOptions
-        from umakit.registration.inputs import input_files
-        from umakit.tools.page import make_page
-        from umakit.tools.trace import write_trace
-        from umakit.tools.trace.reported import trace_of_report
 
-        found = find_backends(backend)
-        read = input_files(
-            inputs, records, cpu_file(cpu), device_file(device), *checks.read,
-            backends=found, model=model_files(model),
-        )  # fmt: skip
-        check_written(write_budget, read, force)
-        if destination is not None:
-            check_file(destination, PAGE, read, force=force)
-        if trace is not None:
-            check_file(trace, TRACE, read, force=force)
+    def observe(*ran: Any) -> None:
+        if files.trace is not None:
+            traces.append(trace_of_report(found, *ran))
+        if options["size"]:
+            sizes.update(size_of(ran[0], tell))
 
-        def observe(*ran: Any) -> None:
-            if trace is not None:
-                traces.append(trace_of_report(found, *ran))
-            if size:
-                sizes.update(size_of(ran[0], tell))
+    measuring = measuring_of(options, shapes)
+    page = make_page(model, found, measuring=measuring, progress=tell, observe=observe)
+    figures, force = page.as_json() | sizes, files.force
+    checks.check_limits(figures)
+    if files.page is not None:
+        write_file(files.page, html(page).encode("utf-8"), PAGE, read, force=force)
+    saved = write(files.budget, figures, read, force)
+    written = None
+    if files.trace is not None:
+        written = write_trace(files.trace, traces[0], read, force=force, progress=tell)
+    return Done(page, figures, saved, written)
 
-        page = make_page(
-            model,
-            found,
-            inputs=None if inputs is None else load_inputs(inputs),
-            inputs_name="" if inputs is None else inputs.name,
-            seed=seed,
-            input_shapes=shapes,
-            rounding=rounding,
-            options=ExportOptions(
-                records=records,
-                keep_layout=keep_layout,
-                choose=parse_choose(choose),
-                cpu=cpu,
-                require_offload=require_offload,
-            ),
-            cpu_clock=cpu_clock,
-            progress=tell,
-            observe=observe,
-            inferences=inferences,
-            device=device,
-        )
-        figures = page.as_json() | sizes
-        checks.check_limits(figures)
-        if destination is not None:
-            _write(page, destination, read, force)
-        saved = write(write_budget, figures, read, force)
-        written = None
-        if trace is not None:
-            written = write_trace(trace, traces[0], read, force=force, progress=tell)
-    say_notices(page.notices, as_json)
-    if as_json:
-        traced = {"trace": written.as_json()} if written else {}
-        print_json(figures | traced | checks.as_json())
-        return checks.said(as_json)
+
+def _print(page: Page) -> None:
     print_whole(layer_table(page))
     for bounds in page.bounds:
         say("")
@@ -234,85 +275,63 @@ def report(
     for each in page.accelerators:
         if each.calibrated:
             say_wrapped(f"predicted for {each.name} from costs measured at {each.calibrated}")
-    if sizes:
-        say_wrapped(size_text(sizes["size"]))
-    code = checks.said(as_json)
-    for file in (destination, *saved):
-        say(f"Wrote {file}")
-    if written is not None:
-        say_trace(trace, written)
-    return code
-
-
-def _write(page: Page, destination: Path, inputs: list[Path], force: bool) -> None:
-    from umakit.files.staging import write_file
-    from umakit.tools.page import html
-
-    write_file(destination, html(page).encode("utf-8"), PAGE, inputs, force=force)
 
 
 def layer_table(page: Page) -> Table:
     """Return a table of each layer's cycles, prediction, bound and bottleneck."""
+    macs = Column("MACs", lambda layer: count(layer.macs))
+    simulated = Column("simulated", lambda layer: _own(layer, known_count(layer.clock_cycles)))
     if not page.tiled:
-        table = new_table("layer", "where", "MACs", "simulated", right=("MACs", "simulated"))
-        for layer in page.layers:
-            cells = *_counts(layer.macs), _measured(layer)
-            table.add_row(layer.name, layer.where, *cells)
-        return table
-    numbers = ("MACs", "simulated", "predicted", "difference", "bound", "/ bound")
-    table = new_table("layer", *numbers, "bottleneck", right=numbers)
-    for layer in page.layers:
-        cells = *_counts(layer.macs), _measured(layer)
-        table.add_row(layer.name, *cells, *_tiled_cells(layer))
+        where = Column("where", lambda layer: layer.where, is_text=True)
+        return text_table("layer", TextTable.of(page.layers, (where, macs, simulated)))
+    columns = (macs, simulated, *TILED)
+    table = text_table("layer", TextTable.of(page.layers, columns))
     table.add_section()
     for total in page.totals:
         table.add_row(
             total.label,
-            *_counts(total.macs),
+            count(total.macs),
             known_count(total.cycles.clock_cycles),
             known_count(total.predicted_cycles),
             known_percent(total.difference),
-            *_counts(total.bound),
-            _ratio(total.ratio),
+            count(total.bound),
+            known_ratio(total.ratio),
             style="bold",
         )
     return table
 
 
-def _tiled_cells(layer: LayerFigures) -> list[str]:
-    tiled = layer.tiled
-    if layer.on_cpu:
-        return ["", "", "", "", "CPU"]
-    if tiled is None:
-        return [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ""]
-    predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
-    difference, ratio = known_percent(layer.difference), _ratio(layer.ratio)
-    return [predicted, difference, bound, ratio, layer.bottleneck]
+def _own(layer: LayerRecord, text: str) -> str:
+    return "" if layer.on_cpu else text
 
 
-def _measured(layer: LayerFigures) -> str:
-    if layer.on_cpu:
-        return ""
-    return known_count(layer.clock_cycles)
+def _tiled(of: Callable[[LayerRecord], str]) -> Callable[[LayerRecord], str]:
+    return lambda layer: _own(layer, UNKNOWN if layer.tiled is None else of(layer))
 
 
-def _ratio(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.3f}"
-
-
-def _counts(*values: int) -> list[str]:
-    return [f"{value:,}" if value else "" for value in values]
+TILED = (
+    Column("predicted", _tiled(lambda layer: count(layer.predicted_cycles))),
+    Column("difference", _tiled(lambda layer: known_percent(layer.difference))),
+    Column("bound", _tiled(lambda layer: count(layer.bound))),
+    Column("/ bound", _tiled(lambda layer: known_ratio(layer.ratio))),
+    Column("bottleneck", lambda layer: "CPU" if layer.on_cpu else layer.bottleneck, is_text=True),
+)
+"""Columns of layers that planners cut into tiles."""
 
 
 def bounds_table(bounds: AcceleratorBounds) -> Table:
     """Return a table of the bounds of all layers on an accelerator together."""
-    numbers = ("cycles", "bytes", "simulated / bound")
-    table = new_table(f"bound on {bounds.accelerator}", *numbers, right=numbers)
-    for each in bounds.bounds:
-        moved = known_count(each.bytes) if each.name in ("network", "scratchpad") else ""
-        ratio = UNKNOWN if each.ratio is None else f"{each.ratio:.3f}"
-        table.add_row(each.title, known_count(each.cycles), moved, ratio)
-    return table
+    columns = (
+        Column("cycles", lambda each: known_count(each.cycles)),
+        Column("bytes", lambda each: known_count(each.bytes) if each.name in WITH_BYTES else ""),
+        Column("simulated / bound", lambda each: known_ratio(each.ratio)),
+    )
+    found = TextTable.of(bounds.bounds, columns, name=lambda each: str(each.title))
+    return text_table(f"bound on {bounds.accelerator}", found)
+
+
+WITH_BYTES = ("network", "scratchpad")
+"""Bounds of which the moved bytes are a part."""
 
 
 def notes_on(bounds: AcceleratorBounds) -> Iterator[str]:

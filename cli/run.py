@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,13 +37,16 @@ from umakit.devices.catalogue import device_file
 from umakit.devices.totals import CycleTotals
 from umakit.errors import InputError
 from umakit.machine.cpu import GENERIC, NATIVE
+from umakit.tools.columns import view
 
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
     from umakit.devices.waveforms import WrittenWave
+    from umakit.partition.report import UnusedBackend
     from umakit.tools.accounting import Accounting
     from umakit.tools.energy import NetworkEvents
     from umakit.tools.inferences.figures import SeveralInferences
+    from umakit.tools.runs import RunFiles, RunSettings
     from umakit.tools.trace import TraceSummary
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
@@ -142,25 +145,72 @@ def run(
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
     from umakit.devices.waveforms import WaveFile
-    from umakit.tools.model_or_library import library_of, unused_backends
+    from umakit.tools.runs import RunFiles, RunSettings
 
     device = device_of_library(device, library)
-    if print_time and not find_device(device).has_time:
-        raise InputError(
-            f"{find_device(device).name} has no time of its own", fix="leave --print-time out"
-        )
+    if print_time:
+        _check_time(device, "--print-time")
     check_wave(wave, bool(rtl))
     if wave_layer and wave is None:
         raise InputError("--wave-layer is of a waveform", fix="add --wave FILE.fst")
-    _check_cpu_clock(cpu_clock, profile, device)
+    if cpu_clock is not None and not profile:
+        raise InputError("--cpu-clock scales layers of a profile", fix="add --profile")
+    if cpu_clock is not None:
+        _check_time(device, "--cpu-clock")
     _check_inferences(inferences, profile, repeat)
-    designs = find_designs(rtl)
-    own = () if (board := device_file(device)) is None else (board,)
     file = None if wave is None else WaveFile(wave, wave_layer, force)
-    traced: list[TraceSummary] = []
-    default = NATIVE if find_device(device).is_host else GENERIC
+    files = RunFiles(inputs, outputs, trace, file, force=force)
+    how = RunSettings(repeat, profile, device, timeout, find_designs(rtl), inferences=inferences)
+    done = _run(library, cpu, files, how, cpu_clock, require_offload)
+    if as_json:
+        print_json(_run_json(done, None if file is None else file.written))
+        return
+    for output_name, array in done.result.outputs.items():
+        say(f"{output_name}: {array.dtype}{list(array.shape)}")
+    if outputs is not None:
+        say(f"Wrote {outputs}")
+    if file is not None:
+        say(file.sentence)
+    if done.trace is not None:
+        say_trace(trace, done.trace)
+    if done.accounting is not None:
+        _print_profile(done.result.layers, done.accounting)
+    if done.several is not None:
+        print_inferences(done.several)
+    if done.events is not None:
+        print_energy(done.events)
+    if print_time:
+        print_whole(tables.time_table(done.result.times))
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A finished run; figures are None without a profile, `several` also without `--inferences`."""
+
+    result: RunResult
+    cpu: str
+    unused: Sequence[UnusedBackend]
+    trace: TraceSummary | None
+    accounting: Accounting | None = None
+    events: NetworkEvents | None = None
+    several: SeveralInferences | None = None
+
+
+def _run(
+    library: Path,
+    cpu: str | None,
+    files: RunFiles,
+    how: RunSettings,
+    cpu_clock: float | None,
+    require_offload: bool,
+) -> _Done:
+    """Run a library, or a model that is compiled first, and print its notices."""
+    from umakit.tools.model_or_library import library_of, unused_backends
+
+    device, board = find_device(how.device), device_file(how.device)
+    default = NATIVE if device.is_host else GENERIC
     with (
-        said_when_it_fails(file),
+        said_when_it_fails(files.wave),
         progress() as tell,
         library_of(library, cpu, default, tell) as given,
     ):
@@ -170,96 +220,36 @@ def run(
 
         if require_offload:
             unused_backends(given.library, required=True)
-        result = run_files(
-            given.library,
-            inputs,
-            outputs,
-            repeat=repeat,
-            profile=profile,
-            device=device,
-            timeout=timeout,
-            rtl=designs,
-            trace=trace,
-            inferences=inferences,
-            cpu=given.cpu,
-            also_read=(*given.read, *own),
-            force=force,
-            wave=file,
-            progress=tell,
-            traced=traced.append,
-        )
+        own = () if board is None else (board,)
+        files = replace(files, also_read=(*given.read, *own))
+        result, trace = run_files(given.library, files, replace(how, cpu=given.cpu), tell)
         unused = unused_backends(given.library)
-        description = description_for(given.library, find_device(device), given.cpu)
+        description = description_for(given.library, device, given.cpu)
     say_notices([*given.notices, *map(str, unused)])
-    figures = _Figures()
-    if profile:
-        names = [each.backend for each in designs]
-        figures = _figures(description, result, cpu_clock, names, inferences is not None)
-    accounting, several, events = figures.accounting, figures.several, figures.events
-    if as_json:
-        written = None if file is None else file.written
-        shown = _run_json(result, accounting, events, several, written)
-        shown["cpu"] = names_of_cpus(description)[0]
-        shown["unused_backends"] = [each.as_json() for each in unused]
-        print_json(shown | ({"trace": traced[0].as_json()} if traced else {}))
-        return
-    for output_name, array in result.outputs.items():
-        say(f"{output_name}: {array.dtype}{list(array.shape)}")
-    if outputs is not None:
-        say(f"Wrote {outputs}")
-    if file is not None:
-        say(file.sentence)
-    for each in traced:
-        say_trace(trace, each)
-    if accounting is not None:
-        _print_profile(result.layers, accounting)
-    if several is not None:
-        print_inferences(several)
-    if events is not None:
-        print_energy(events)
-    if print_time:
-        print_whole(tables.time_table(result.times))
-
-
-@dataclass(frozen=True)
-class _Figures:
-    """The figures from a profile; None for a run without a profile."""
-
-    accounting: Accounting | None = None
-    events: NetworkEvents | None = None
-    several: SeveralInferences | None = None
-
-
-def _figures(
-    description: dict[str, Any],
-    result: RunResult,
-    cpu_clock: float | None,
-    designs: Sequence[str],
-    of_inferences: bool,
-) -> _Figures:
+    done = _Done(result, names_of_cpus(description)[0], unused, trace)
+    if not how.profile:
+        return done
     from umakit.tools.accounting import account
-    from umakit.tools.energy import events_of_run
+    from umakit.tools.energy import NetworkEvents
     from umakit.tools.inferences.collect import measured_inferences
 
-    several = None
-    if of_inferences:
+    designs = [each.backend for each in how.rtl]
+    if how.inferences is not None:
         several = measured_inferences(description, result, cpu_clock, designs)
+        done = replace(done, several=several)
     accounting = account(description, result, cpu_clock, designs)
-    return _Figures(accounting, events_of_run(description, result.layers), several)
+    return replace(done, accounting=accounting, events=NetworkEvents.of(accounting.rows))
 
 
-def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> None:
-    """Refuse a CPU clock if no step is measured in host time.
+def _check_time(device: str, option: str) -> None:
+    """Refuse an option about host time for an emulated device.
 
     Raises:
-        InputError: there is no profile, or the device is emulated.
+        InputError: the device has no time of its own.
     """
-    if cpu_clock is not None and not profile:
-        raise InputError("--cpu-clock scales layers of a profile", fix="add --profile")
-    if cpu_clock is not None and not find_device(device).has_time:
-        raise InputError(
-            f"{find_device(device).name} has no time of its own", fix="leave --cpu-clock out"
-        )
+    found = find_device(device)
+    if not found.has_time:
+        raise InputError(f"{found.name} has no time of its own", fix=f"leave {option} out")
 
 
 def _check_inferences(inferences: int | None, profile: bool, repeat: int) -> None:
@@ -289,13 +279,8 @@ def _print_profile(layers: Sequence[LayerProfile], accounting: Accounting) -> No
         print_whole(predictions)
 
 
-def _run_json(
-    result: RunResult,
-    accounting: Accounting | None,
-    events: NetworkEvents | None,
-    several: SeveralInferences | None,
-    wave: WrittenWave | None,
-) -> dict[str, Any]:
+def _run_json(done: _Done, wave: WrittenWave | None) -> dict[str, Any]:
+    result = done.result
     report: dict[str, Any] = {
         "outputs": {
             n: {"shape": list(a.shape), "dtype": str(a.dtype)} for n, a in result.outputs.items()
@@ -310,39 +295,30 @@ def _run_json(
     if result.layers:
         cycles = [layer.measured_and_predicted for layer in result.layers]
         report["totals"] = CycleTotals.of(cycles).as_json()
-    if accounting is not None:
-        report["accounting"] = accounting.as_json()
-    report["inferences"] = None if several is None else several.as_json()
-    if events is not None:
-        report["events"] = events.as_json()
+    if done.accounting is not None:
+        report["accounting"] = done.accounting.as_json()
+    report["inferences"] = None if done.several is None else done.several.as_json()
+    if done.events is not None:
+        report["events"] = done.events.as_json()
     report["wave"] = None if wave is None else wave.as_json()
-    return report
+    report["cpu"] = done.cpu
+    report["unused_backends"] = [each.as_json() for each in done.unused]
+    return report | ({} if done.trace is None else {"trace": done.trace.as_json()})
+
+
+MEASURED = (
+    "cycles array_cycles dma_cycles moved_bytes register_reads register_writes seconds cpu_seconds "
+    "device_seconds instructions cpu_instructions device_instructions"
+)
 
 
 def _layer_json(layer: LayerProfile) -> dict[str, Any]:
     """Return a layer's measurements; null if not measured, missing host figures omitted."""
+    compared = layer.measured_and_predicted
     figures = {
-        "name": layer.name,
-        "where": layer.where,
-        "identity": None if layer.identity is None else layer.identity.as_json(),
-        "macs": layer.macs,
-        "device_macs": layer.device_macs,
-        "clock_cycles": layer.clock_cycles,
-        "predicted_cycles": layer.predicted_cycles,
-        "difference_percent": layer.measured_and_predicted.difference_percent,
-        "source": layer.measured_and_predicted.source,
-        "cycles": layer.cycles,
-        "array_cycles": layer.array_cycles,
-        "dma_cycles": layer.dma_cycles,
-        "moved_bytes": layer.moved_bytes,
-        "register_reads": layer.register_reads,
-        "register_writes": layer.register_writes,
-        "seconds": layer.seconds,
-        "cpu_seconds": layer.cpu_seconds,
-        "device_seconds": layer.device_seconds,
-        "instructions": layer.instructions,
-        "cpu_instructions": layer.cpu_instructions,
-        "device_instructions": layer.device_instructions,
+        **view(layer, "name where identity macs device_macs clock_cycles predicted_cycles"),
+        **view(compared, "difference_percent source"),
+        **view(layer, MEASURED),
     }
     host = [key for key in figures if key.endswith(("seconds", "instructions"))]
     return {key: value for key, value in figures.items() if value is not None or key not in host}

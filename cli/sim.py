@@ -15,7 +15,7 @@ from umakit.cli.options import (
     RoundingOption,
     ShapesOption,
 )
-from umakit.cli.sim_network import SweepFiles, simulate_network
+from umakit.cli.sim_network import NetworkCall, SweepFiles, simulate_network
 from umakit.cli.tables import new_table
 
 from umakit.errors import InputError
@@ -137,6 +137,28 @@ SchedulerOption = Annotated[
 ]
 
 
+GemmOption = Annotated[
+    str | None, typer.Option(help="Sizes of a product: M,N,K.", show_default=False, metavar="M,N,K")
+]
+RowsOption = Annotated[int, typer.Option(help="Rows of the array.")]
+ColumnsOption = Annotated[int, typer.Option(help="Columns of the array.")]
+DataflowOption = Annotated[
+    str,
+    typer.Option(help="Dataflow: os, ws, is (outputs, weights, inputs are stationary), or all."),
+]
+DrainOption = Annotated[
+    int, typer.Option(help="Cycles that move the results of a fold out of the array.")
+]
+PreloadOption = Annotated[
+    bool, typer.Option("--preload", help="The next fold's operands enter while one computes.")
+]
+PackOption = Annotated[
+    bool,
+    typer.Option("--pack-columns", help="Few channels share the columns among positions (os)."),
+]
+ProductJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
 def sim(
     context: typer.Context,
     model: SimModelArgument = None,
@@ -154,29 +176,14 @@ def sim(
     rounding: RoundingOption = None,
     keep_layout: KeepLayoutOption = False,
     force: ForceOption = False,
-    gemm: Annotated[
-        str | None,
-        typer.Option(help="Sizes of a product: M,N,K.", show_default=False, metavar="M,N,K"),
-    ] = None,
-    rows: Annotated[int, typer.Option(help="Rows of the array.")] = 16,
-    cols: Annotated[int, typer.Option(help="Columns of the array.")] = 16,
-    dataflow: Annotated[
-        str,
-        typer.Option(
-            help="Dataflow: os, ws, is (outputs, weights, inputs are stationary), or all."
-        ),
-    ] = "os",
-    drain: Annotated[
-        int, typer.Option(help="Cycles that move the results of a fold out of the array.")
-    ] = 0,
-    preload: Annotated[
-        bool, typer.Option("--preload", help="The next fold's operands enter while one computes.")
-    ] = False,
-    pack_columns: Annotated[
-        bool,
-        typer.Option("--pack-columns", help="Few channels share the columns among positions (os)."),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    gemm: GemmOption = None,
+    rows: RowsOption = 16,
+    cols: ColumnsOption = 16,
+    dataflow: DataflowOption = "os",
+    drain: DrainOption = 0,
+    preload: PreloadOption = False,
+    pack_columns: PackOption = False,
+    as_json: ProductJsonOption = False,
 ) -> int:
     """Registered with the help text above."""
     _check_one(context, model, gemm)
@@ -187,22 +194,11 @@ def sim(
     assert model is not None  # `_check_one` ensures a model or a product
     if backend is None:
         raise InputError("a network needs an accelerator", fix="name it with --backend")
-    return simulate_network(
-        model,
-        backend,
-        set_ or [],
-        sweep or [],
-        SweepFiles(records, plot, force),
-        inferences=inferences,
-        cost=cost,
-        simulate=simulate,
-        workers=workers,
-        scheduler=scheduler,
-        input_shapes=input_shapes,
-        rounding=rounding,
-        keep_layout=keep_layout,
-        as_json=as_json,
-    )
+    asked = NetworkCall(
+        model, backend, set_ or [], sweep or [], inferences, cost, simulate, workers, scheduler,
+        input_shapes, rounding, keep_layout,
+    )  # fmt: skip
+    return simulate_network(asked, SweepFiles(records, plot, force), as_json)
 
 
 def _check_one(context: typer.Context, model: Path | None, gemm: str | None) -> None:

@@ -78,65 +78,71 @@ class SweepFiles:
             check_records(self.records, inputs)
 
 
-def simulate_network(
-    model: Path,
-    backend: str,
-    set_: list[str],
-    sweep: list[str],
-    files: SweepFiles,
-    *,
-    inferences: int | None,
-    cost: str,
-    simulate: bool,
-    workers: int,
-    scheduler: str | None,
-    input_shapes: list[str] | None,
-    rounding: str | None,
-    keep_layout: bool,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True)
+class NetworkCall:
+    """The options of a call with a network.
+
+    Attributes:
+        model: file of the network.
+        backend: name or folder of the accelerator.
+        settings, sweeps: texts of `--set` and `--sweep`.
+        inferences: number of inferences to predict; None for one.
+        cost, simulate, workers, scheduler, input_shapes, rounding, keep_layout: options.
+    """
+
+    model: Path
+    backend: str
+    settings: list[str]
+    sweeps: list[str]
+    inferences: int | None
+    cost: str
+    simulate: bool
+    workers: int
+    scheduler: str | None
+    input_shapes: list[str] | None
+    rounding: str | None
+    keep_layout: bool
+
+
+def simulate_network(call: NetworkCall, files: SweepFiles, as_json: bool) -> int:
     """Predict a network on one machine, or on all machines of a sweep, and print the result.
 
     Args:
-        model: file of the network.
-        backend: name or folder of the accelerator.
-        set_, sweep: texts of `--set` and `--sweep`.
+        call: network, accelerator and options.
         files: files to write.
-        inferences: number of inferences to predict; None for one.
-        cost, simulate, workers, scheduler, input_shapes, rounding, keep_layout: options.
         as_json: whether JSON is printed instead of tables.
 
     Returns:
         The exit code.
     """
-    shapes = parse_shapes(input_shapes)
-    costs = _costs(cost)
+    shapes = parse_shapes(call.input_shapes)
+    costs = _costs(call.cost)
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
         from umakit.registration.inputs import input_files
         from umakit.tools.sweeps import Source, parse_settings, parse_sweeps, read_configuration
 
-        (found,) = find_backends([backend])
-        read = input_files(backends=[found], model=model_files(model))
+        (found,) = find_backends([call.backend])
+        read = input_files(backends=[found], model=model_files(call.model))
         files.check(read)
-        if not sweep and (files.written or simulate):
+        if not call.sweeps and (files.written or call.simulate):
             raise InputError("--records, --plot and --simulate go with --sweep only")
-        if sweep and inferences is not None:
+        if call.sweeps and call.inferences is not None:
             raise InputError(
                 "--inferences is of one machine", fix="leave --sweep or --inferences out"
             )
         configuration = read_configuration(found.folder)
-        settings = parse_settings(set_, configuration)
-        points = parse_sweeps(sweep, configuration, settings)
+        settings = parse_settings(call.settings, configuration)
+        points = parse_sweeps(call.sweeps, configuration, settings)
         source = Source.of(
-            model, found.folder, shapes=shapes, rounding=rounding, keep_layout=keep_layout,
-            others=files.written,
+            call.model, found.folder, shapes=shapes, rounding=call.rounding,
+            keep_layout=call.keep_layout, others=files.written,
         )  # fmt: skip
-        if not sweep:
-            return _one(source, found, settings, inferences, tell, as_json)
+        if not call.sweeps:
+            return _one(source, found, settings, call.inferences, tell, as_json)
         _check_predicts(found)
-    return _many(source, points, costs, files, read, simulate, (workers, scheduler), as_json)
+    return _many(call, source, points, costs, files, read, as_json)
 
 
 def _costs(text: str) -> tuple[Cost, ...]:
@@ -203,13 +209,12 @@ def _one(
 
 
 def _many(
+    call: NetworkCall,
     source: Source,
     points: list[dict[str, Any]],
     costs: tuple[Cost, ...],
     files: SweepFiles,
     read: list[Path],
-    simulate: bool,
-    pool: tuple[int, str | None],
     as_json: bool,
 ) -> int:
     from umakit.tools.sweeps import sweep_machines
@@ -217,9 +222,9 @@ def _many(
 
     with _shown() as tell:
         try:
-            with _workers(*pool) as workers:
+            with _workers(call.workers, call.scheduler) as workers:
                 sweep = sweep_machines(
-                    source, points, costs=costs, simulate=simulate, records=files.records,
+                    source, points, costs=costs, simulate=call.simulate, records=files.records,
                     inputs=read, workers=workers, tell=tell,
                 )  # fmt: skip
         except KeyboardInterrupt:
@@ -233,7 +238,7 @@ def _many(
     if as_json:
         print_json(sweep.as_json())
     else:
-        _print(sweep, simulate, files)
+        _print(sweep, call.simulate, files)
     none = all(each.machine.refused for each in sweep.machines)
     return 1 if sweep.failed or none else 0
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umakit.cli.tables import UNKNOWN, Table, known_count, new_table
+from umakit.cli.tables import Table, new_table, text_table
+
+from umakit.tools.columns import UNKNOWN, Column, TextTable, count, known_count, known_ratio
 
 if TYPE_CHECKING:
-    from umakit.tools.sweeps import PredictedLayer, PredictedNetwork, Sweep, SweptMachine
+    from collections.abc import Callable
+
+    from umakit.tools.record import LayerRecord
+    from umakit.tools.sweeps import PredictedNetwork, Sweep, SweptMachine
 
 FRONT = "*"
 NANOJOULES = "nJ"
@@ -21,31 +26,39 @@ COST_NAMES = {"cells": "cells", "scratchpad": "bytes of scratchpads"}
 def network_table(network: PredictedNetwork) -> Table:
     """Return a table of a network's layers, with totals for the accelerator's layers."""
     from umakit.tools.energy.columns import energy_text
+    from umakit.tools.energy.picojoules import layer_energy
 
-    right = ["MACs", "cycles", "/ bound", "bytes", "utilisation", "scratchpad"]
-    has_energy = network.energy is not None
-    right += [NANOJOULES] if has_energy else []
-    table = new_table("layer", "where", *right, right=right)
+    columns = [
+        Column("where", lambda layer: layer.where, is_text=True),
+        Column("MACs", lambda layer: count(layer.macs),
+               f"{sum(each.macs for each in network.offloaded):,}"),
+        Column("cycles", lambda layer: known_count(layer.predicted_cycles),
+               known_count(network.totals.predicted_cycles)),
+        Column("/ bound", _own(_over_bound)),
+        Column("bytes", _own(lambda layer: known_count(layer.predicted_bytes)),
+               known_count(network.moved_bytes)),
+        Column("utilisation",
+               _own(lambda layer: _percent(layer.utilisation) if layer.macs else ""),
+               _percent(network.utilisation)),
+        Column("scratchpad", _own(lambda layer: known_count(layer.scratchpad_bytes)),
+               known_count(network.largest_scratchpad_bytes)),
+    ]  # fmt: skip
+    if network.energy is not None:
+        energy = _own(lambda layer: energy_text(layer_energy(layer)))
+        columns.append(Column(NANOJOULES, energy, energy_text(network.accelerator_energy)))
+    total = _total_label(network) if network.offloaded else ""
+    table = text_table("layer", TextTable.of(network.layers, columns, total))
     table.columns[0].min_width = NARROWEST_NAME
-    for layer in network.layers:
-        cells = _layer_cells(layer)
-        if has_energy:
-            cells.append("" if layer.on_cpu else energy_text(layer.energy))
-        table.add_row(layer.name, layer.where, *cells)
-    if network.offloaded:
-        table.add_section()
-        table.add_row(
-            _total_label(network), "",
-            f"{sum(each.macs for each in network.offloaded):,}",
-            known_count(network.totals.predicted_cycles),
-            "",
-            known_count(network.moved_bytes),
-            _percent(network.utilisation),
-            known_count(network.largest_scratchpad_bytes),
-            *([energy_text(network.accelerator_energy)] if has_energy else []),
-            style="bold",
-        )  # fmt: skip
     return table
+
+
+def _own(of: Callable[[LayerRecord], str]) -> Callable[[LayerRecord], str]:
+    return lambda layer: "" if layer.on_cpu else of(layer)
+
+
+def _over_bound(layer: LayerRecord) -> str:
+    is_known = layer.predicted_cycles is not None and layer.bound
+    return known_ratio((layer.predicted_cycles or 0) / (layer.bound or 1) if is_known else None)
 
 
 def _total_label(network: PredictedNetwork) -> str:
@@ -53,23 +66,6 @@ def _total_label(network: PredictedNetwork) -> str:
     if totals.predicted_layers == totals.layers:
         return "all on the accelerator"
     return f"on the accelerator ({totals.predicted_layers} of {totals.layers} predicted)"
-
-
-def _layer_cells(layer: PredictedLayer) -> list[str]:
-    macs = f"{layer.macs:,}" if layer.macs else ""
-    if layer.on_cpu:
-        return [macs, UNKNOWN, "", "", "", ""]
-    ratio = UNKNOWN
-    if layer.cycles is not None and layer.bound:
-        ratio = f"{layer.cycles / layer.bound:.3f}"
-    return [
-        macs,
-        known_count(layer.cycles),
-        ratio,
-        known_count(layer.moved_bytes),
-        _percent(layer.utilisation) if layer.macs else "",
-        known_count(layer.scratchpad_bytes),
-    ]
 
 
 def sweep_table(sweep: Sweep, simulate: bool) -> Table:

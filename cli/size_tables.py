@@ -5,31 +5,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umakit.cli.tables import Table, new_table
+from umakit.cli.tables import Table, text_table
+
+from umakit.tools.columns import Column, TextTable, count
 
 if TYPE_CHECKING:
     from umakit.tools.size import LibrarySize
 
-NUMBERS = ("code B", "constants B", "arena B", "stack B")
-
 
 def size_table(sizes: LibrarySize) -> Table:
     """Return a table of the sizes of each layer and of the whole library, in bytes."""
-    table = new_table("layer", "where", *NUMBERS, right=NUMBERS)
-    for layer in sizes.layers:
-        table.add_row(
-            layer.name,
-            layer.where,
-            *_cells(
-                layer.own_text_bytes, layer.constants_bytes, layer.arena_bytes, layer.stack_bytes
-            ),
-        )
+    columns = (
+        Column("where", lambda layer: layer.where, is_text=True),
+        Column("code B", lambda layer: count(layer.own_text_bytes)),
+        Column("constants B", lambda layer: count(layer.constants_bytes)),
+        Column("arena B", lambda layer: count(layer.arena_bytes)),
+        Column("stack B", lambda layer: _stack(layer.stack_bytes)),
+    )
+    table = text_table("layer", TextTable.of(sizes.layers, columns))
     for where, common in sizes.common_text_bytes.items():
         table.add_row("code that layers share", where, f"{common:,}")
     table.add_row("run functions, status texts", "", f"{sizes.shared_text_bytes:,}")
     table.add_section()
-    total = _cells(sizes.text_bytes, sizes.constants_bytes, sizes.arena_bytes, sizes.stack_bytes)
-    table.add_row("total", "", *total, style="bold")
+    others = (sizes.text_bytes, sizes.constants_bytes, sizes.arena_bytes)
+    table.add_row("total", "", *map(count, others), _stack(sizes.stack_bytes), style="bold")
     return table
 
 
@@ -68,6 +67,5 @@ def size_notes(sizes: LibrarySize) -> list[str]:
     return lines
 
 
-def _cells(text: int, constants: int, arena: int, stack: int | None) -> list[str]:
-    numbers = [f"{value:,}" if value else "" for value in (text, constants, arena)]
-    return [*numbers, "?" if stack is None else f"{stack:,}" if stack else ""]
+def _stack(value: int | None) -> str:
+    return "?" if value is None else count(value)

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from umakit.cli.console import print_whole, say, say_wrapped
 
-from umakit.devices.totals import CycleTotals, LayerCycles
+from umakit.devices.totals import CycleTotals
 from umakit.partition.report import CPU
 from umakit.text.escaping import shown
+from umakit.tools.columns import Column, TextTable, known_count, known_percent
 
 if TYPE_CHECKING:
     from umakit.backend.registry import BackendSource
@@ -36,10 +37,6 @@ class Table(RichTable):
         super().add_row(*safe, **options)
 
 
-UNKNOWN = "-"
-"""Text for a figure of an accelerator that is not known."""
-
-
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
     """Return a table without a frame; the columns in `right` are aligned to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -52,6 +49,18 @@ def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
             overflow="fold",
             no_wrap=column in numbers or column == "where",
         )
+    return table
+
+
+def text_table(first: str, found: TextTable) -> Table:
+    """Return a table of texts; `first` is the header of the names."""
+    numbers = [each.header for each in found.columns if not each.is_text]
+    table = new_table(first, *found.headers, right=numbers)
+    for line in found.lines:
+        table.add_row(line.name, *line.cells)
+    if found.total is not None:
+        table.add_section()
+        table.add_row(found.total.name, *found.total.cells, style="bold")
     return table
 
 
@@ -194,35 +203,24 @@ def prediction_table(layers: Sequence[LayerProfile]) -> Table | None:
     """Return a table of measured and predicted clock cycles; None without predictions."""
     if all(layer.predicted_cycles is None for layer in layers):
         return None
-    numbers = ["measured", "predicted", "difference"]
-    table = new_table("clock cycles", *numbers, right=numbers)
-    compared = [layer.measured_and_predicted for layer in layers]
-    for layer, cycles in zip(layers, compared, strict=True):
-        if not cycles.on_cpu:
-            table.add_row(layer.name, *_compared(cycles))
-    total = CycleTotals.of(compared)
-    table.add_section()
+    compared = [(layer.name, layer.measured_and_predicted) for layer in layers]
+    total = CycleTotals.of(cycles for _, cycles in compared)
     known = (total.measured_layers, total.predicted_layers)
     all_known = known == (total.layers, total.layers)
     name = "total" if all_known else "total of {} measured, {} predicted layers".format(*known)
-    table.add_row(name, *_compared(total), style="bold")
-    return table
 
+    def column(header: str, text: Callable[[Any], str], figure: str) -> Column:
+        return Column(
+            header, lambda each: text(getattr(each[1], figure)), text(getattr(total, figure))
+        )
 
-def _compared(cycles: LayerCycles | CycleTotals) -> list[str]:
-    return [
-        known_count(cycles.clock_cycles),
-        known_count(cycles.predicted_cycles),
-        known_percent(cycles.difference_percent),
-    ]
-
-
-def known_count(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def known_percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:+.2f} %"
+    columns = (
+        column("measured", known_count, "clock_cycles"),
+        column("predicted", known_count, "predicted_cycles"),
+        column("difference", known_percent, "difference_percent"),
+    )
+    own = [each for each in compared if not each[1].on_cpu]
+    return text_table("clock cycles", TextTable.of(own, columns, name, lambda each: each[0]))
 
 
 def time_table(times: Sequence[float]) -> Table:
@@ -255,13 +253,8 @@ def print_energy(events: NetworkEvents) -> None:
     found = event_table(events)
     if found is None or events.energy is None:
         return
-    table = new_table("energy", *found.headers, right=found.headers)
-    for name, cells in found.lines:
-        table.add_row(name, *cells)
-    table.add_section()
-    table.add_row("total", *found.total, style="bold")
     say("")
-    print_whole(table)
+    print_whole(text_table("energy", found))
     for sentence in (found.note, found.left_out):
         if sentence:
             say_wrapped(sentence)

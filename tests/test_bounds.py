@@ -32,12 +32,8 @@ from umakit.machine.hardware import array_cost, pool_cost
 from umakit.machine.space import SIZED, axis_sizes, invalid, tiles_on
 from umakit.machine.systolic import Dataflow, Product
 from umakit.machine.tiles import AXES, BUFFERS
-from umakit.tools.page.bounds import (
-    AcceleratorBounds,
-    MeasuredLayer,
-    accelerator_bounds,
-    layer_bounds,
-)
+from umakit.tools.page.bounds import accelerator_bounds, layer_bounds
+from umakit.tools.record import AcceleratorBounds, LayerRecord
 
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"
@@ -533,7 +529,7 @@ def bounds_of(backend: str, folder: Path) -> AcceleratorBounds:
     found = umakit.find_backend(backend)
     library = umakit.compile_model(DIGITS, [found], folder / "library")
     assert library.program is not None
-    layers = [MeasuredLayer(found.target_name, None, None, None)]
+    layers = [LayerRecord("layer", "", found.target_name, None, "", 0, None, None)]
     macs = library.report.total_macs
     (bounds,) = accelerator_bounds(library.program, macs, [found], layers)
     return bounds

@@ -606,7 +606,7 @@ def test_a_library_a_model_and_a_saved_report_are_the_same(
     place: Path, uma: Uma, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages of models are those that the saved reports are of."""
-    remember(monkeypatch, "umakit.tools.comparison.measured.library_size")
+    remember(monkeypatch, "umakit.tools.comparison.sources.library_size")
 
     def known_page(model: Path, backends: list[Any], **options: Any) -> Any:
         (backend,) = backends

@@ -36,10 +36,10 @@ from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import Page, html, make_page
 from umakit.tools.page.collect import describe_bottleneck, page_of
 from umakit.tools.page.engines import Engines
-from umakit.tools.page.figures import LayerFigures, Spent, TiledLayer
 from umakit.tools.page.roofline import roofline_of
 from umakit.tools.page.timeline import Merged, Timeline, merged, ticks, timeline_of
 from umakit.tools.page.writing import panels_of
+from umakit.tools.record import LayerRecord, Spent, TiledLayer
 
 CHOCOLATE = "chocolate_accelerator"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
@@ -207,9 +207,7 @@ def test_engines_of_described_machines_have_their_names(spent: Spent, text: str)
     waits = {machine.stream_of("data"): 10, machine.stream_of("weights"): 70}
     waits[machine.stream_of("result")] = spent.stores
     tiled = TiledLayer("", "output_stationary", 1, True, 100, 9, 4, spent, waits)
-    layer = LayerFigures(
-        1, "conv", "two", (), "convolution", 576, 100, 0, (), 0, (), tiled
-    )  # fmt: skip
+    layer = LayerRecord("layer", "conv", "two", None, "convolution", 576, 100, None, tiled=tiled)
     layer = replace(layer, explanation=describe_bottleneck(layer, 64, engines))
     assert layer.explanation == text
     assert layer.bottleneck == text.split(":")[0]
@@ -590,5 +588,5 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path: Path, capsys: Any
 
 
 def test_figures_of_layers_without_cycles_are_missing() -> None:
-    layer = LayerFigures(1, "x", "cpu", ("add",), "", 0, 0, 0, (), 0, (), None)
+    layer = LayerRecord("cpu step", "x", "cpu", None, "", 0, 0, None)
     assert layer.ratio is None and layer.difference is None and layer.macs_per_cycle is None

@@ -89,10 +89,10 @@ def test_layers_and_predictions_are_those_of_the_report(backend: str) -> None:
     ]
     for mine, its in zip(network.layers, page.layers, strict=True):
         tiled = its.tiled
-        assert mine.cycles == (None if tiled is None else tiled.predicted_cycles)
+        assert mine.predicted_cycles == (None if tiled is None else tiled.predicted_cycles)
         assert mine.bound == (None if tiled is None else tiled.bound)
         assert mine.as_json()["identity"] == its.as_json()["identity"] is not None
-        assert mine.moved_bytes == (None if tiled is None else its.moved_bytes)
+        assert mine.predicted_bytes == (None if tiled is None else its.moved_bytes)
     assert network.totals.predicted_cycles == page.cycles.predicted_cycles
     assert network.offloaded_share == page.offloaded_share
     if backend == CHOCOLATE:

@@ -29,7 +29,7 @@ from umakit.text.names import header_of
 from umakit.tvm_api import IRModule
 
 REPORT_FORMAT = "umakit report"
-"""The key `format` of `umakit.tools.report_format`."""
+"""The key `format` of `umakit.tools.record`."""
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 FORK_SECONDS = 120.0

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of a compiled library with input and output files."""
+"""Runs of a compiled library with input and output files, and settings of measurements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from umakit.devices import HOST
 from umakit.devices.cpus import description_for
@@ -24,45 +25,126 @@ from umakit.errors import DeviceError, InputError
 from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_parent
 from umakit.library.metadata import library_files, load_metadata
 from umakit.tools.trace import Trace, TraceSummary, trace_of_run, write_trace
-from umakit.tools.trace.first import first_inference
+from umakit.tools.trace.simulated import first_inference
 from umakit.tools.trace.writing import check_trace
 
+if TYPE_CHECKING:
+    from umakit.library.options import ExportOptions
 
-def run_files(
-    library: Path,
-    inputs: Path | None,
-    outputs: Path | None = None,
-    *,
-    repeat: int = 1,
-    profile: bool = False,
-    device: str = HOST.name,
-    timeout: float | None = None,
-    force: bool = False,
-    rtl: Sequence[Design] = (),
-    wave: WaveFile | None = None,
-    trace: Path | None = None,
-    inferences: int | None = None,
-    cpu: str = "",
-    also_read: Sequence[Path] = (),
-    progress: Callable[[str], None] = lambda stage: None,
-    traced: Callable[[TraceSummary], None] = lambda summary: None,
-) -> RunResult:
-    """Run a library with the arrays of a file, and write its outputs to another file.
 
-    Args:
-        library: folder or tar file that `uma compile` wrote.
+@dataclass(frozen=True)
+class Measuring:
+    """Settings for compiling and running a network for its figures.
+
+    Attributes:
+        inputs: arrays by input name; figures are means over the inferences. None: one inference of
+            random numbers.
+        inputs_name: description of the inputs.
+        seed: seed of the random numbers.
+        cpu_clock: cycles a second of the CPU, as in `umakit.tools.accounting.account`.
+        device: name of the device in `umakit.devices.DEVICES`; it must run the code of the CPU.
+        inferences: number of consecutive inferences, with the first one measured separately;
+            without inputs, each with its own random numbers. None: all together.
+        input_shapes, rounding, options: as in `umakit.compile_model`, for models.
+        with_size: whether a comparison compiles the code for a measurement of its size.
+    """
+
+    inputs: Arrays | None = None
+    inputs_name: str = "given inputs"
+    seed: int = 0
+    cpu_clock: float | None = None
+    device: str = HOST.name
+    inferences: int | None = None
+    input_shapes: Mapping[str, Sequence[int]] | None = None
+    rounding: str | None = None
+    options: ExportOptions | None = None
+    with_size: bool = False
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Settings of a run of a library.
+
+    Attributes:
+        repeat, profile, device, timeout, rtl, cpu: as in `umakit.run_library`.
+        inferences: number of inferences to run and report separately, with a profile; None for all
+            inferences of the file together.
+    """
+
+    repeat: int = 1
+    profile: bool = False
+    device: str = HOST.name
+    timeout: float | None = None
+    rtl: Sequence[Design] = ()
+    cpu: str = ""
+    inferences: int | None = None
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run.
+
+    Attributes:
         inputs: arrays by input name (npz), with one more leading dimension for several inferences;
             None for a library without inputs.
         outputs: file for the outputs (npz), which replaces outputs of an earlier run; None to
             discard them.
-        repeat, profile, device, timeout, rtl, wave, cpu: as in `umakit.run_library`.
-        force: whether a file that umakit did not write is replaced too.
         trace: file for a trace of the first inference, on the host only; None for none.
-        inferences: number of inferences to run and report separately, with a profile; None for all
-            inferences of the file together.
+        wave: waveform, as in `umakit.run_library`; None for none.
         also_read: further input files, which must not be overwritten.
+        force: whether files that umakit did not write are replaced too.
+    """
+
+    inputs: Path | None
+    outputs: Path | None = None
+    trace: Path | None = None
+    wave: WaveFile | None = None
+    also_read: Sequence[Path] = ()
+    force: bool = False
+
+    def check(self, library: Path, device: str) -> list[Path]:
+        """Refuse files that must not be written; return the files that a run reads.
+
+        Raises:
+            InputError: a trace is requested of another device than the host.
+            OutputError: a file is an input, is named twice, or must not be replaced.
+        """
+        inputs = [self.inputs] if self.inputs else []
+        read = [*inputs, *self.also_read, *library_files(library)]
+        if self.outputs is not None:
+            check_parent(self.outputs)
+            check_file(self.outputs, NPZ_RESULTS, read, force=self.force)
+        if self.wave is not None:
+            self.wave.inputs = read
+            self.wave.check()
+        check_distinct(self.outputs, None if self.wave is None else self.wave.path, self.trace)
+        if self.trace is not None:
+            if device != HOST.name:
+                raise InputError(
+                    f"a trace is recorded on {HOST.name}, not on {device}",
+                    where="--trace",
+                    fix="leave --device or --trace out",
+                )
+            check_trace(self.trace, read, force=self.force)
+        return read
+
+
+def run_files(
+    library: Path,
+    files: RunFiles,
+    how: RunSettings,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> tuple[RunResult, TraceSummary | None]:
+    """Run a library with the arrays of a file, and write its outputs to another file.
+
+    Args:
+        library: folder or tar file that `uma compile` wrote.
+        files: files to read and to write.
+        how: settings of the run.
         progress: callback with a description of each stage.
-        traced: callback with the trace's content and gaps.
+
+    Returns:
+        The result, and the content and gaps of the trace; None without a trace.
 
     Raises:
         InputError: a trace is requested and there is nothing to trace; no file is written then.
@@ -70,63 +152,43 @@ def run_files(
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: the library or the inputs are wrong, see the subclasses.
     """
-    read = [*([inputs] if inputs else []), *also_read, *library_files(library)]
-    if outputs is not None:
-        check_parent(outputs)
-        check_file(outputs, NPZ_RESULTS, read, force=force)
-    if wave is not None:
-        wave.inputs = read
-        wave.check()
-    check_distinct(outputs, None if wave is None else wave.path, trace)
-    if trace is not None:
-        if device != HOST.name:
-            raise InputError(
-                f"a trace is recorded on {HOST.name}, not on {device}",
-                where="--trace",
-                fix="leave --device or --trace out",
-            )
-        check_trace(trace, read, force=force)
+    read, wave, trace = files.check(library, how.device), files.wave, files.trace
     progress("building and running" if wave is None else "building and running with a waveform")
-    arrays: Arrays = select_inputs(library, load_inputs(inputs) if inputs else {})
-    if inferences is not None:
+    arrays: Arrays = select_inputs(library, load_inputs(files.inputs) if files.inputs else {})
+    if how.inferences is not None:
         expected = load_metadata(library)["umakit"]["inputs"]
-        arrays = first_inferences(expected, arrays, inferences)
+        arrays = first_inferences(expected, arrays, how.inferences)
+    is_plain_host = how.device == HOST.name and not how.rtl
     try:
         result = run_library(
             library,
             arrays,
-            repeat=repeat,
-            profile=profile or trace is not None,
-            record_commands=trace is not None or (profile and device == HOST.name and not rtl),
-            device=device,
-            timeout=timeout,
-            rtl=rtl,
+            repeat=how.repeat,
+            profile=how.profile or trace is not None,
+            record_commands=trace is not None or (how.profile and is_plain_host),
+            device=how.device,
+            timeout=how.timeout,
+            rtl=how.rtl,
             wave=wave,
-            each_inference=inferences is not None,
-            cpu=cpu,
+            each_inference=how.inferences is not None,
+            cpu=how.cpu,
         )
     except DeviceError as error:
-        if rtl:
+        if how.rtl:
             raise
         from umakit.tools.failed_layer import with_layer  # imports TVM
 
-        raise with_layer(error, library, arrays, device, timeout, cpu) from None
-    shown = None if trace is None else _trace(library, arrays, result, timeout, rtl, cpu)
-    if outputs is not None:
-        save_outputs(outputs, result.outputs, read, force=force)
+        raise with_layer(error, library, arrays, how.device, how.timeout, how.cpu) from None
+    shown = None if trace is None else _trace(library, arrays, result, how)
+    if files.outputs is not None:
+        save_outputs(files.outputs, result.outputs, read, force=files.force)
+    written = None
     if trace is not None and shown is not None:
-        traced(write_trace(trace, shown, read, force=force, progress=progress))
-    return result if profile else replace(result, layers=())
+        written = write_trace(trace, shown, read, force=files.force, progress=progress)
+    return (result if how.profile else replace(result, layers=())), written
 
 
-def _trace(
-    library: Path,
-    arrays: Arrays,
-    result: RunResult,
-    timeout: float | None,
-    rtl: Sequence[Design],
-    cpu: str,
-) -> Trace:
-    first = first_inference(library, arrays, result, timeout, rtl, cpu)
-    designs = [design.backend for design in rtl]
-    return trace_of_run(description_for(library, HOST, cpu), first, designs)
+def _trace(library: Path, arrays: Arrays, result: RunResult, how: RunSettings) -> Trace:
+    first = first_inference(library, arrays, result, how.timeout, how.rtl, how.cpu)
+    designs = [design.backend for design in how.rtl]
+    return trace_of_run(description_for(library, HOST, how.cpu), first, designs)

@@ -3,7 +3,6 @@
 
 ::
 
-    rows.py      Row, Parts     figures of an owner, as printed by `--json`
     owners.py    Accounting     figures of all owners
     host.py      Host           processor time: of drivers, their devices, and CPU steps
     columns.py   owner_table    the figures as a table of texts
@@ -12,6 +11,6 @@
 
 from umakit.tools.accounting.account import account
 from umakit.tools.accounting.owners import Accounting
-from umakit.tools.accounting.rows import Parts, Row
+from umakit.tools.record import LayerRecord, Parts
 
-__all__ = ["Accounting", "Parts", "Row", "account"]
+__all__ = ["Accounting", "LayerRecord", "Parts", "account"]

@@ -15,9 +15,8 @@ from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting.cpu_cycles import CpuCycles
 from umakit.tools.accounting.host import Answering
 from umakit.tools.accounting.owners import Accounting
-from umakit.tools.accounting.rows import Parts, Row
-
-CPU = "cpu"
+from umakit.tools.energy.events import counts_of, energy_sections
+from umakit.tools.record import CPU, LayerRecord, Parts
 
 
 def account(
@@ -46,11 +45,14 @@ def account(
         raise InputError("a device without a time of its own cannot be scaled to a clock",
                          fix="leave the clock of the CPU out, or run on host")  # fmt: skip
     machines, sizes = _machines(description, designs), _tensor_sizes(description)
+    sections = energy_sections(description)
     layers = zip(description["layers"], result.layers, identities_of(description), strict=True)
     rows, costs = [], CpuCycles.of(description)
-    for layer, profile, identity in layers:
-        row = _row(layer, profile, identity, _parts(profile, machines))
-        if row.owner == "cpu step":
+    for number, (layer, profile, identity) in enumerate(layers, start=1):
+        row = _row(number, layer, profile, identity, _parts(profile, machines))
+        names = (description["operators"][each]["operator"] for each in layer["operators"])
+        row = replace(row, operators=tuple(names))
+        if row.on_cpu:
             read, written = _step_bytes(layer, sizes)
             cycles, source = costs.cycles(layer, profile)
             if cpu_clock is not None:
@@ -64,6 +66,8 @@ def account(
                 read_bytes=read,
                 written_bytes=written,
             )
+        else:
+            row = replace(row, measured=counts_of(profile), energy_section=sections[row.where])
         rows.append(row)
     answering, programs = _answering(description, rows)
     found = _with_total(rows, result, cpu_clock)
@@ -73,11 +77,14 @@ def account(
 
 
 def _row(
-    layer: Mapping[str, Any], profile: LayerProfile, identity: LayerIdentity, parts: Parts | None
-) -> Row:
-    on_cpu = profile.where == CPU
-    return Row(
-        owner="cpu step" if on_cpu else "layer",
+    number: int,
+    layer: Mapping[str, Any],
+    profile: LayerProfile,
+    identity: LayerIdentity,
+    parts: Parts | None,
+) -> LayerRecord:
+    return LayerRecord(
+        owner="cpu step" if profile.where == CPU else "layer",
         name=layer["name"],
         where=profile.where,
         identity=identity,
@@ -85,18 +92,22 @@ def _row(
         macs=profile.macs,
         clock_cycles=profile.clock_cycles,
         parts=parts,
+        number=number,
         register_reads=profile.register_reads,
         register_writes=profile.register_writes,
-        moved_bytes=None if on_cpu else profile.moved_bytes,
+        moved_bytes=profile.moved_bytes,
         seconds=profile.seconds,
         instructions=profile.instructions,
         device_seconds=profile.device_seconds,
         device_instructions=profile.device_instructions,
+        predicted_cycles=None if profile.where == CPU else profile.predicted_cycles,
+        commands=profile.commands,
+        commands_left_out=profile.commands_left_out,
     )
 
 
 def _answering(
-    description: Mapping[str, Any], rows: Sequence[Row]
+    description: Mapping[str, Any], rows: Sequence[LayerRecord]
 ) -> tuple[Answering, tuple[str, ...]]:
     """Return the way accelerators answer, and the accelerators simulated by programs."""
     used = dict.fromkeys(row.where for row in rows if row.owner == "layer")
@@ -108,7 +119,7 @@ def _answering(
     return ("library" if used and used.keys() <= {*sources.get("libraries", {})} else "driver"), ()
 
 
-def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> Accounting:
+def _with_total(rows: list[LayerRecord], result: RunResult, cpu_clock: float | None) -> Accounting:
     whole = result.whole
     assert whole is not None
     measured = [row.clock_cycles for row in rows if row.owner == "layer"]
@@ -120,7 +131,7 @@ def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> 
     if measured:
         parts = None if between is None else Parts(idle=between)
         rows.append(
-            Row("between layers", "between layers", "", None, "", 0, between, parts),
+            LayerRecord("between layers", "between layers", "", None, "", 0, between, parts),
         )
     return Accounting(tuple(rows), whole.runs, total, between is not None, cpu_clock)
 

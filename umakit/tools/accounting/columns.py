@@ -3,57 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 from umakit.tools.accounting.owners import Accounting
-from umakit.tools.accounting.rows import Row
+from umakit.tools.columns import UNKNOWN, Column, TextTable, count
+from umakit.tools.record import LayerRecord
 
-UNKNOWN = "-"
-"""Text for a figure that is not known."""
-
-Column = Callable[[Row], int | None]
-"""The figure of a row; None if unknown or missing."""
-
-CYCLES, BUS_BYTES, CPU_BYTES = "cycles", "bus B", "CPU B"
+Figure = Callable[[LayerRecord], int | None]
+"""The figure of a record; None if unknown or missing."""
 
 
-@dataclass(frozen=True)
-class OwnerLine:
-    """A line of the table.
-
-    Attributes:
-        name: name of the layer, followed by `(CPU)` for a CPU step.
-        on_cpu: whether the line is a CPU step.
-        cells: figures as texts, by column; empty for 0 and for missing figures.
-    """
-
-    name: str
-    on_cpu: bool
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OwnerTable:
-    """A table of the cycles of an inference by owners.
-
-    Attributes:
-        headers: headers of the columns after the owner's name.
-        lines: a line for each owner.
-        total: the sums.
-    """
-
-    headers: tuple[str, ...]
-    lines: tuple[OwnerLine, ...]
-    total: OwnerLine
-
-
-def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTable | None:
+def owner_table(accounting: Accounting, *, with_host: bool = False) -> TextTable | None:
     """Return the parts of the cycles of each owner, and its moved bytes.
 
     `bus B` are the bytes that an accelerator moves over the bus, `CPU B` the bytes of the tensors
     that a CPU step reads and writes. Parts without any cycles are omitted, also the cycles between
-    layers.
+    layers. Names of CPU steps are followed by `(CPU)`; cells are empty for 0 and missing figures.
 
     Args:
         accounting: the figures.
@@ -64,34 +29,29 @@ def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTabl
     """
     if not accounting.layers:
         return None
-    columns: dict[str, Column] = {CYCLES: lambda row: row.cycles, **_parts(accounting)}
-    if any(row.moved_bytes for row in accounting.layers):
-        columns[BUS_BYTES] = lambda row: row.moved_bytes
+    cycles = Column("cycles", cycles_text, total_cycles_text(accounting))
+    columns = [cycles, *_parts(accounting)]
+    if any(row.bus_bytes for row in accounting.layers):
+        columns.append(_column(accounting, "bus B", lambda row: row.bus_bytes))
     if accounting.cpu_steps:
-        columns[CPU_BYTES] = _cpu_bytes
-    host = accounting.host.columns(shown_rows(accounting)) if with_host else {}
-    lines = []
-    for number, row in enumerate(shown_rows(accounting)):
-        on_cpu = row.owner == "cpu step"
-        cells = tuple(_cell(row, name, of) for name, of in columns.items())
-        cells += tuple(column[number] for column in host.values())
-        lines.append(OwnerLine(f"{row.name} (CPU)" if on_cpu else row.name, on_cpu, cells))
-    totals = [_total(accounting, name, of) for name, of in columns.items()]
-    totals += [column[-1] for column in host.values()]
-    total = OwnerLine(total_name(accounting), False, tuple(totals))
-    return OwnerTable((*columns, *host), tuple(lines), total)
+        columns.append(_column(accounting, "CPU B", lambda row: row.tensor_bytes, "cpu step"))
+    columns += accounting.host.columns if with_host else ()
+    return TextTable.of(
+        shown_rows(accounting), columns, total_name(accounting),
+        lambda row: f"{row.name} (CPU)" if row.on_cpu else row.name,
+    )  # fmt: skip
 
 
-def shown_rows(accounting: Accounting) -> list[Row]:
+def shown_rows(accounting: Accounting) -> list[LayerRecord]:
     """Return the rows; omit the row between layers if its cycles are 0 or unknown."""
     return [row for row in accounting.rows if row.owner != "between layers" or row.cycles]
 
 
-def cycles_text(row: Row) -> str:
+def cycles_text(row: LayerRecord) -> str:
     """Return the cycles of a row as text; for CPU steps, with their source."""
     if row.cycles is None:
         return UNKNOWN
-    return f"{row.cycles:,} {row.source}" if row.owner == "cpu step" else f"{row.cycles:,}"
+    return f"{row.cycles:,} {row.source}" if row.on_cpu else f"{row.cycles:,}"
 
 
 def total_cycles_text(accounting: Accounting) -> str:
@@ -99,7 +59,7 @@ def total_cycles_text(accounting: Accounting) -> str:
     if accounting.clock_cycles is None and accounting.layers:
         return UNKNOWN
     cycles = (accounting.clock_cycles or 0) + (accounting.cpu_cycles or 0)
-    return f"{cycles:,}" if cycles else ""
+    return count(cycles)
 
 
 def total_name(accounting: Accounting) -> str:
@@ -108,47 +68,34 @@ def total_name(accounting: Accounting) -> str:
     return f"total of {layers - unknown} of {layers} layers" if unknown else "total"
 
 
-def _parts(accounting: Accounting) -> Mapping[str, Column]:
+def _parts(accounting: Accounting) -> Iterator[Column]:
     known = [row.parts.named() for row in accounting.rows if row.parts is not None]
     names = dict.fromkeys(name for parts in known for name, cycles in parts.items() if cycles)
     if list(names) == ["undivided"]:
-        return {}
+        return
     last = ("registers", "idle", "undivided")
     waits = sorted(name for name in names if name not in ("computing", *last))
-    chosen = [name for name in ("computing", *waits, *last) if name in names]
 
-    def part(name: str) -> Column:
+    def part(name: str) -> Figure:
         return lambda row: None if row.parts is None else row.parts.named().get(name, 0)
 
-    return {name.replace("waits: ", "wait: ", 1): part(name) for name in chosen}
+    for name in ("computing", *waits, *last):
+        if name in names:
+            yield _column(accounting, name.replace("waits: ", "wait: ", 1), part(name))
 
 
-def _cpu_bytes(row: Row) -> int | None:
-    if row.read_bytes is None or row.written_bytes is None:
-        return None
-    return row.read_bytes + row.written_bytes
+def _column(accounting: Accounting, header: str, of: Figure, owner: str = "layer") -> Column:
+    """Return a column of figures that an owner has.
 
-
-def _cell(row: Row, name: str, of: Column) -> str:
-    if name == CYCLES:
-        return cycles_text(row)
-    figure = of(row)
-    if figure is None:
-        own = {"layer": name != CPU_BYTES, "cpu step": name == CPU_BYTES, "between layers": False}
-        return UNKNOWN if own[row.owner] else ""
-    return f"{figure:,}" if figure else ""
-
-
-def _total(accounting: Accounting, name: str, of: Column) -> str:
-    """Return the sum of a column over layers with known cycles, and CPU steps.
-
-    The sum is unknown if a figure is unknown.
+    The total is the sum over layers with known cycles, and CPU steps; it is unknown if a figure of
+    the owner is unknown.
     """
-    if name == CYCLES:
-        return total_cycles_text(accounting)
-    owner = "cpu step" if name == CPU_BYTES else "layer"
+
+    def cell(row: LayerRecord) -> str:
+        figure = of(row)
+        return UNKNOWN if figure is None and row.owner == owner else count(figure)
+
     rows = [row for row in accounting.rows if row.owner != "layer" or row.clock_cycles is not None]
-    if any(of(row) is None for row in rows if row.owner == owner):
-        return UNKNOWN
-    total = sum(of(row) or 0 for row in rows)
-    return f"{total:,}" if total else ""
+    is_known = all(of(row) is not None for row in rows if row.owner == owner)
+    total = count(sum(of(row) or 0 for row in rows)) if is_known else UNKNOWN
+    return Column(header, cell, total)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit.devices.profiles import LayerProfile
-from umakit.tools.accounting.rows import Source
+from umakit.tools.record import Source
 
 
 @dataclass(frozen=True)

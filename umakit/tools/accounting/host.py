@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from umakit.tools.accounting.rows import Row
+from umakit.tools.columns import Column
+from umakit.tools.record import LayerRecord
 
 Unit = Literal["seconds", "instructions"]
 """Processor time, or the instructions that an emulator counted."""
@@ -40,7 +41,7 @@ class Host:
         runs: number of averaged inferences.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[LayerRecord, ...]
     unit: Unit | None
     answering: Answering
     programs: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class Host:
 
     @classmethod
     def of(
-        cls, rows: Sequence[Row], answering: Answering, programs: Sequence[str], runs: int
+        cls, rows: Sequence[LayerRecord], answering: Answering, programs: Sequence[str], runs: int
     ) -> Host:
         """Return the figures of rows, except the row between layers."""
         found = tuple(row for row in rows if row.owner != "between layers")
@@ -78,22 +79,22 @@ class Host:
     def steps(self) -> Figure:
         return self._sum("cpu step", self.whole)
 
-    def whole(self, row: Row) -> Figure:
+    def whole(self, row: LayerRecord) -> Figure:
         """Return the whole cost of a row, inside and outside of calls of a device."""
         return None if self.unit is None else _whole(row, self.unit)
 
-    def device(self, row: Row) -> Figure:
+    def device(self, row: LayerRecord) -> Figure:
         """Return the cost of a row in calls of a device."""
         if self.unit is None:
             return None
         return row.device_seconds if self.unit == "seconds" else row.device_instructions
 
-    def cpu(self, row: Row) -> Figure:
+    def cpu(self, row: LayerRecord) -> Figure:
         """Return the cost of a row outside of calls of a device."""
         whole, device = self.whole(row), self.device(row)
         return None if whole is None or device is None else round(whole - device, PLACES)
 
-    def _sum(self, owner: str, of: Callable[[Row], Figure]) -> Figure:
+    def _sum(self, owner: str, of: Callable[[LayerRecord], Figure]) -> Figure:
         figures = [of(row) for row in self.rows if row.owner == owner]
         if self.unit is None or None in figures:
             return None
@@ -125,7 +126,7 @@ class Host:
         """Return the legend: unit of the columns, number of inferences, content of `CPU`."""
         what = "" if self.unit == "instructions" else "processor time "
         mean = f", mean of {self.runs:,}" if self.runs > 1 else ""
-        text = f"{', '.join(self.columns(()))}: {what}of one inference{mean}"
+        text = f"{', '.join(each.header for each in self.columns)}: {what}of one inference{mean}"
         if not self._has_two_columns:
             return text
         return f"{text}; CPU: the driver's own code for a layer on an accelerator, else the step"
@@ -144,31 +145,25 @@ class Host:
             return ""
         return f"{figure:,}" if self.unit == "instructions" else f"{figure * 1e6:,.1f}"
 
-    def columns(self, rows: Sequence[Row]) -> dict[str, list[str]]:
-        """Return the columns of a table by header: a cell for each row, then the total.
-
-        Args:
-            rows: rows of the table.
-        """
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of a table of rows; none without measurements."""
         if self.unit is None:
-            return {}
+            return ()
         unit = "us" if self.unit == "seconds" else "instructions"
         if not self._has_two_columns:
             alone = unit if unit == "instructions" else f"host {unit}"
-            return {alone: self._column(rows, self.whole)}
-        return {
-            f"CPU {unit}": self._column(rows, self.cpu),
-            f"simulator {unit}": self._column(rows, self._called),
-        }
+            return (self._column(alone, self.whole),)
+        return (
+            self._column(f"CPU {unit}", self.cpu),
+            self._column(f"simulator {unit}", lambda row: self.device(row) or None),
+        )
 
-    def _column(self, rows: Sequence[Row], of: Callable[[Row], Figure]) -> list[str]:
-        figures = [None if row.owner == "between layers" else of(row) for row in rows]
-        total = self._text(sum(figure or 0 for figure in figures))
-        return [*map(self._text, figures), total]
+    def _column(self, header: str, of: Callable[[LayerRecord], Figure]) -> Column:
+        def cell(row: LayerRecord) -> str:
+            return self._text(None if row.owner == "between layers" else of(row))
 
-    def _called(self, row: Row) -> Figure:
-        """Return the cost of a row in calls of a device; None without calls."""
-        return self.device(row) or None
+        return Column(header, cell, self._text(sum(of(row) or 0 for row in self.rows)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the sums by name; None for an unknown sum."""
@@ -182,5 +177,5 @@ class Host:
         }
 
 
-def _whole(row: Row, unit: Unit) -> Figure:
+def _whole(row: LayerRecord, unit: Unit) -> Figure:
     return row.seconds if unit == "seconds" else row.instructions

@@ -10,7 +10,7 @@ from typing import Any
 
 from umakit.devices.totals import included
 from umakit.tools.accounting.host import Answering, Host
-from umakit.tools.accounting.rows import Parts, Row, Source
+from umakit.tools.record import LayerRecord, Parts, Source
 
 CPU_SOURCES: Mapping[Source, str] = {
     "scaled": "scaled from host time at {:,.0f} Hz",
@@ -38,7 +38,7 @@ class Accounting:
         programs: accelerators whose simulators are separate processes.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[LayerRecord, ...]
     inferences: int
     clock_cycles: int | None
     is_whole: bool
@@ -53,11 +53,11 @@ class Accounting:
         return Host.of(self.rows, self.answering, self.programs, self.inferences)
 
     @property
-    def layers(self) -> tuple[Row, ...]:
+    def layers(self) -> tuple[LayerRecord, ...]:
         return tuple(row for row in self.rows if row.owner == "layer")
 
     @property
-    def cpu_steps(self) -> tuple[Row, ...]:
+    def cpu_steps(self) -> tuple[LayerRecord, ...]:
         return tuple(row for row in self.rows if row.owner == "cpu step")
 
     @property
@@ -75,7 +75,7 @@ class Accounting:
     @property
     def cpu_sources(self) -> tuple[Source, ...]:
         """The sources of the cycles of the CPU steps, without repetition."""
-        return tuple(dict.fromkeys(row.cpu_source for row in self.cpu_steps))
+        return tuple(dict.fromkeys(row.cpu_source or "unknown" for row in self.cpu_steps))
 
     @property
     def unknown_layers(self) -> int:

@@ -6,7 +6,6 @@
     saved.py       Report        parts of a report's JSON that a comparison needs
     reading.py     read_report   reads saved reports, and refuses contradictory ones
     sources.py     open_report   reports of saved files, exported libraries and models
-    measured.py                  the report of an exported library
     figures.py     FIGURES       the compared figures, one line each
     lines.py       lines_of      layers of two reports that compute the same operators
     compare.py     Comparison    the differences, as printed by `--json`

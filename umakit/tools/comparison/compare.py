@@ -19,6 +19,7 @@ from umakit.tools.comparison.figures import (
 )
 from umakit.tools.comparison.lines import Change, Line, lines_of
 from umakit.tools.comparison.saved import Report
+from umakit.tools.record import LayerRecord
 from umakit.version import __version__
 
 FORMAT = "umakit comparison"
@@ -183,13 +184,11 @@ class Comparison:
             "changed": self.is_changed(line),
             "moved": line.move,
             "reasons": list(line.reasons),
-            "a": {"layers": [step.identity.as_json() for step in line.a], "where": line.where[0],
-                  "tilings": _list(line.tilings[0])},
-            "b": {"layers": [step.identity.as_json() for step in line.b], "where": line.where[1],
-                  "tilings": _list(line.tilings[1])},
+            "a": _steps(line.a, line.where[0], line.tilings[0]),
+            "b": _steps(line.b, line.where[1], line.tilings[1]),
             "tiling_changed": line.is_cut_otherwise,
             "figures": _figures(line.of),
-        }  # fmt: skip
+        }
 
     def _order(self, line: Line) -> tuple[int, int]:
         """Return a sort key: moved to the CPU, unknown changes, then large changes first."""
@@ -210,8 +209,14 @@ def _side(report: Report, name: str) -> dict[str, Any]:
     }
 
 
-def _list(tilings: Sequence[str] | None) -> list[str] | None:
-    return None if tilings is None else list(tilings)
+def _steps(
+    steps: Sequence[LayerRecord], where: str, tilings: Sequence[str] | None
+) -> dict[str, Any]:
+    return {
+        "layers": [step.known_identity.as_json() for step in steps],
+        "where": where,
+        "tilings": None if tilings is None else list(tilings),
+    }
 
 
 def _figures(of: Any) -> dict[str, Any]:

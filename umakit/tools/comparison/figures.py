@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from umakit.tools.comparison.saved import Bounds, Parts, Report, Row, Size, Step
+from umakit.tools.comparison.saved import Report, Size
+from umakit.tools.record import AcceleratorBounds, LayerRecord, Parts
 
 Count = int | None
 """A figure; None if unknown."""
 
 OfReport = Callable[[Report], Count]
-OfStep = Callable[[Step], Count]
-OfRow = Callable[[Row], Count]
+OfStep = Callable[[LayerRecord], Count]
 Unit = Literal["cycles", "B", "MACs", "accesses", "steps", "instructions", "ns"]
 
 
@@ -40,7 +40,7 @@ class Figure:
     of: OfReport
     unknown: tuple[str, str] = ("the report does not have it", "write the report again")
     of_step: OfStep | None = None
-    between: OfRow = lambda row: 0
+    between: OfStep = lambda row: 0
     only_accelerators: bool = False
     same: Callable[[Report], object] = lambda report: None
 
@@ -54,30 +54,26 @@ def total(values: Iterable[Count]) -> Count:
 # --- of rows --------------------------------------------------------------------------------------
 
 
-def _on_accelerators(of: OfRow) -> OfStep:
+def _on_accelerators(of: OfStep) -> OfStep:
     """Return the value of a row, 0 for a CPU step."""
-    return lambda step: 0 if step.row.on_cpu else of(step.row)
+    return lambda step: 0 if step.on_cpu else of(step)
 
 
-def _on_cpu(of: OfRow) -> OfStep:
+def _on_cpu(of: OfStep) -> OfStep:
     """Return the value of a row, 0 for a layer on an accelerator."""
-    return lambda step: of(step.row) if step.row.on_cpu else 0
+    return lambda step: of(step) if step.on_cpu else 0
 
 
 def _summed(of: OfStep) -> OfReport:
     return lambda report: total(of(step) for step in report.steps)
 
 
-def _predicted(step: Step) -> Count:
-    return 0 if step.row.on_cpu else step.layer.predicted_cycles
+def _predicted(step: LayerRecord) -> Count:
+    return 0 if step.on_cpu else step.predicted_cycles
 
 
-def _registers(row: Row) -> Count:
+def _registers(row: LayerRecord) -> Count:
     return total((row.register_reads, row.register_writes))
-
-
-def _tensors(row: Row) -> Count:
-    return total((row.read_bytes, row.written_bytes))
 
 
 def _nanoseconds(seconds: float | None) -> Count:
@@ -88,19 +84,19 @@ def _less(whole: Count, part: Count) -> Count:
     return None if whole is None or part is None else whole - part
 
 
-def _time(row: Row) -> Count:
+def _time(row: LayerRecord) -> Count:
     return _nanoseconds(row.seconds)
 
 
-def _device_time(row: Row) -> Count:
+def _device_time(row: LayerRecord) -> Count:
     return _nanoseconds(row.device_seconds)
 
 
-def _driver_time(row: Row) -> Count:
+def _driver_time(row: LayerRecord) -> Count:
     return _less(_time(row), _device_time(row))
 
 
-def _driver_instructions(row: Row) -> Count:
+def _driver_instructions(row: LayerRecord) -> Count:
     return _less(row.instructions, row.device_instructions)
 
 
@@ -120,7 +116,7 @@ def _bound(name: str) -> OfReport:
 
 
 def _over(name: str) -> OfReport:
-    def above(bounds: Bounds) -> Count:
+    def above(bounds: AcceleratorBounds) -> Count:
         bound, cycles = bounds.cycles(name), bounds.clock_cycles
         return None if bound is None or cycles is None else cycles - bound
 
@@ -146,26 +142,25 @@ NOT_EMULATED = "no emulator counted instructions", "run both on one: --device qe
 
 
 def _part(name: str, of: Callable[[Parts], int]) -> Figure:
-    def of_row(row: Row) -> Count:
-        return None if row.parts is None else of(row.parts)
+    def of_record(record: LayerRecord) -> Count:
+        return None if record.parts is None else of(record.parts)
 
     def of_report(report: Report) -> Count:
         parts = report.accounting.parts
         return None if parts is None or report.accounting.unknown_layers else of(parts)
 
-    def of_step(step: Step) -> Count:
-        return of_row(step.row)
-
-    return Figure(name, "cycles", of_report, UNMEASURED, of_step, of_row, only_accelerators=True)
+    return Figure(
+        name, "cycles", of_report, UNMEASURED, of_record, of_record, only_accelerators=True
+    )
 
 
 def wait_figure(engine: str) -> Figure:
     """Return the figure of the cycles in which only an engine works, and others wait."""
-    return _part(f"wait {engine}", lambda parts: parts.wait(engine))
+    return _part(f"wait {engine}", lambda parts: parts.waits.get(engine, 0))
 
 
 MEASURED = Figure(
-    "cycles", "cycles", _cycles, UNMEASURED, lambda step: step.row.clock_cycles,
+    "cycles", "cycles", _cycles, UNMEASURED, lambda step: step.clock_cycles,
     lambda row: row.clock_cycles, only_accelerators=True,
 )  # fmt: skip
 PREDICTED = Figure(
@@ -173,8 +168,8 @@ PREDICTED = Figure(
     only_accelerators=True,
 )  # fmt: skip
 CPU_STEPS = Figure(
-    "cpu steps", "steps", _summed(lambda step: int(step.row.on_cpu)),
-    of_step=lambda step: int(step.row.on_cpu),
+    "cpu steps", "steps", _summed(lambda step: int(step.on_cpu)),
+    of_step=lambda step: int(step.on_cpu),
 )  # fmt: skip
 OFFLOADED = Figure(
     "offloaded macs", "MACs", lambda report: report.offloaded_macs,
@@ -199,8 +194,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("register accesses", "accesses", _summed(_on_accelerators(_registers)), UNCOUNTED,
            _on_accelerators(_registers), only_accelerators=True),
     CPU_STEPS,
-    Figure("cpu bytes", "B", _summed(_on_cpu(_tensors)), UNCOUNTED, _on_cpu(_tensors)),
-    Figure("macs", "MACs", lambda report: report.total_macs, of_step=lambda step: step.row.macs),
+    Figure("cpu bytes", "B", _summed(_on_cpu(lambda row: row.tensor_bytes)), UNCOUNTED,
+           _on_cpu(lambda row: row.tensor_bytes)),
+    Figure("macs", "MACs", lambda report: report.total_macs, of_step=lambda step: step.macs),
     OFFLOADED,
     Figure("driver instructions", "instructions",
            _summed(_on_accelerators(_driver_instructions)), NOT_EMULATED),

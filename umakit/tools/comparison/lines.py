@@ -9,7 +9,8 @@ from typing import Literal
 
 from umakit.text.identities import matched_layers
 from umakit.tools.comparison.figures import Count, Figure, total
-from umakit.tools.comparison.saved import CPU, Operator, Report, Step
+from umakit.tools.comparison.saved import Operator, Report
+from umakit.tools.record import CPU, LayerRecord
 
 Status = Literal["both", "only in A", "only in B"]
 Move = Literal["", "to the CPU", "from the CPU"]
@@ -51,8 +52,8 @@ class Line:
     """
 
     key: str
-    a: tuple[Step, ...]
-    b: tuple[Step, ...]
+    a: tuple[LayerRecord, ...]
+    b: tuple[LayerRecord, ...]
     move: Move = ""
     reasons: tuple[str, ...] = ()
     knows_tilings: tuple[bool, bool] = (True, True)
@@ -86,7 +87,7 @@ class Line:
         Steps on the CPU are uncut.
         """
         one, other = (
-            _tilings(steps) if knows or all(step.row.on_cpu for step in steps) else None
+            _tilings(steps) if knows or all(step.on_cpu for step in steps) else None
             for steps, knows in zip((self.a, self.b), self.knows_tilings, strict=True)
         )
         return one, other
@@ -102,18 +103,18 @@ class Line:
     @property
     def macs(self) -> int:
         """The multiply-accumulates of the layers in B, or in A if B lacks the layers."""
-        return sum(step.row.macs for step in self.b or self.a)
+        return sum(step.macs for step in self.b or self.a)
 
 
 def lines_of(a: Report, b: Report) -> list[Line]:
     """Return the layers of two reports that belong together, in the order of A, then of B."""
-    ones = [step.identity for step in a.steps]
-    others = [step.identity for step in b.steps]
+    ones = [step.known_identity for step in a.steps]
+    others = [step.known_identity for step in b.steps]
     lines, knows = [], (a.has_tilings, b.has_tilings)
     for numbers in matched_layers(ones, others):
         mine = tuple(a.steps[number] for number in numbers[0])
         yours = tuple(b.steps[number] for number in numbers[1])
-        key = (mine or yours)[0].identity.key
+        key = (mine or yours)[0].known_identity.key
         line = Line(key, mine, yours, knows_tilings=knows)
         if _moved(mine, yours):
             reasons = _reasons(yours, b.operators)
@@ -124,42 +125,40 @@ def lines_of(a: Report, b: Report) -> list[Line]:
     return lines
 
 
-def _where(steps: Iterable[Step]) -> str:
-    return " + ".join(
-        sorted({step.row.where for step in steps}, key=lambda name: (name == CPU, name))
-    )
+def _where(steps: Iterable[LayerRecord]) -> str:
+    return " + ".join(sorted({step.where for step in steps}, key=lambda name: (name == CPU, name)))
 
 
-def _tilings(steps: Iterable[Step]) -> tuple[str, ...]:
-    return tuple(step.layer.tiled.tiling for step in steps if step.layer.tiled is not None)
+def _tilings(steps: Iterable[LayerRecord]) -> tuple[str, ...]:
+    return tuple(step.tiling for step in steps if step.tiling)
 
 
-def _moved(before: Sequence[Step], after: Sequence[Step]) -> bool:
+def _moved(before: Sequence[LayerRecord], after: Sequence[LayerRecord]) -> bool:
     """Whether work moved from accelerators to the CPU.
 
     That is so if the CPU has more multiply-accumulates or more steps than before, or operators that
     only accelerators had.
     """
-    if not any(not step.row.on_cpu for step in before):
+    if not any(not step.on_cpu for step in before):
         return False
-    ones = [step for step in before if step.row.on_cpu]
-    others = [step for step in after if step.row.on_cpu]
-    if sum(step.row.macs for step in others) > sum(step.row.macs for step in ones):
+    ones = [step for step in before if step.on_cpu]
+    others = [step for step in after if step.on_cpu]
+    if sum(step.macs for step in others) > sum(step.macs for step in ones):
         return True
     if len(others) > len(ones):
         return True
-    own = _computed(step for step in before if not step.row.on_cpu) - _computed(ones)
+    own = _computed(step for step in before if not step.on_cpu) - _computed(ones)
     return bool(own & _computed(others))
 
 
-def _computed(steps: Iterable[Step]) -> set[str]:
+def _computed(steps: Iterable[LayerRecord]) -> set[str]:
     """Return the names of the operators that steps compute, without mere layout changes."""
-    found = [step.identity for step in steps if step.identity.role == "operators"]
+    found = [step.known_identity for step in steps if step.known_identity.role == "operators"]
     return {operator.name for identity in found for operator in identity.operators}
 
 
-def _reasons(steps: Iterable[Step], operators: Iterable[Operator]) -> tuple[str, ...]:
+def _reasons(steps: Iterable[LayerRecord], operators: Iterable[Operator]) -> tuple[str, ...]:
     """Return the reasons of operators for running on the CPU, without repetition."""
-    names = _computed(step for step in steps if step.row.on_cpu)
+    names = _computed(step for step in steps if step.on_cpu)
     found = [row.reason for row in operators if row.name in names and row.where == CPU]
     return tuple(dict.fromkeys(reason for reason in found if reason))

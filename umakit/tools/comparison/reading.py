@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from pydantic import TypeAdapter
 
 from umakit.errors import RecordsError, short_path
 from umakit.files.documents import Document
-from umakit.tools.comparison.saved import Bounds, Layer, Parts, Report, Row
-from umakit.tools.report_format import FORMAT, VERSION
+from umakit.tools.comparison.saved import Layer, Report
+from umakit.tools.record import FORMAT, VERSION, AcceleratorBounds, LayerRecord, Parts
 
 AGAIN = "write it again with `uma report MODEL --backend NAME --json > FILE`"
 
@@ -84,9 +83,9 @@ def _contradictions(report: Report) -> Iterator[str]:
         yield "has other layers than rows of cycles"
         return
     for number, row in enumerate(found.rows):
-        if row.parts is not None and _sum(row.parts) != row.clock_cycles:
+        if row.parts is not None and row.parts.cycles != row.clock_cycles:
             yield (
-                f"accounting.rows.{number}.parts are {_sum(row.parts):,} cycles, and its "
+                f"accounting.rows.{number}.parts are {row.parts.cycles:,} cycles, and its "
                 f"clock_cycles {_shown(row.clock_cycles)}"
             )
     for number, (row, layer) in enumerate(zip(layers, report.layers, strict=True)):
@@ -94,7 +93,7 @@ def _contradictions(report: Report) -> Iterator[str]:
     yield from _of_sums(report)
 
 
-def _of_layer(number: int, row: Row, layer: Layer) -> Iterator[str]:
+def _of_layer(number: int, row: LayerRecord, layer: Layer) -> Iterator[str]:
     place = f"layers.{number}"
     if layer.identity not in (None, row.identity):
         yield f"{place}.identity is another one than that of its row of cycles"
@@ -125,7 +124,7 @@ def _of_sums(report: Report) -> Iterator[str]:
     if found.unknown_layers != unknown:
         yield f"accounting.unknown_layers is {found.unknown_layers}, and there are {unknown}"
     parts = [row.parts for row in found.rows if row.parts is not None]
-    if found.parts is not None and _named(found.parts) != _total(parts):
+    if found.parts is not None and _known_parts(found.parts) != _known_parts(Parts.total(parts)):
         yield "accounting.parts are not the sums of those of its rows"
     moved = sum(row.moved_bytes or 0 for row in own)
     if report.moved_bytes not in (None, moved):
@@ -142,7 +141,7 @@ def _of_sums(report: Report) -> Iterator[str]:
         yield f"offloaded_macs are {report.offloaded_macs:,} of {report.total_macs:,}"
 
 
-def _of_bounds(bounds: Bounds) -> Iterator[str]:
+def _of_bounds(bounds: AcceleratorBounds) -> Iterator[str]:
     for each in bounds.bounds:
         if each.compute is not None and each.memory is not None:
             larger = max(each.compute, each.memory)
@@ -153,25 +152,12 @@ def _of_bounds(bounds: Bounds) -> Iterator[str]:
                 )
 
 
-def _known(rows: Sequence[Row]) -> int:
+def _known(rows: Sequence[LayerRecord]) -> int:
     return sum(row.clock_cycles or 0 for row in rows)
 
 
-def _named(parts: Parts) -> Counter[str]:
-    waits = {f"wait {name}": cycles for name, cycles in parts.waits.items()}
-    named = ("computing", "registers", "idle", "undivided")
-    return +Counter({**{name: getattr(parts, name) for name in named}, **waits})
-
-
-def _sum(parts: Parts) -> int:
-    return _named(parts).total()
-
-
-def _total(parts: Sequence[Parts]) -> Counter[str]:
-    found = Counter[str]()
-    for each in parts:
-        found += _named(each)
-    return found
+def _known_parts(parts: Parts) -> dict[str, int]:
+    return {name: cycles for name, cycles in parts.named().items() if cycles}
 
 
 def _shown(value: int | None) -> str:

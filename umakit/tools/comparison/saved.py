@@ -8,37 +8,12 @@ Imports neither TVM nor the pipeline.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Annotated, Literal
 
-from pydantic import Field
-
-from umakit.text.identities import LayerIdentity, SourceOperator
-from umakit.tools.report_format import FORMAT, VERSION
-
-CPU = "cpu"
-
-
-Count = Annotated[int, Field(ge=0)]
-"""A number of cycles, bytes or other things."""
-
-Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Cycles by the state of the engines, as `umakit.tools.accounting.Parts`."""
-
-    computing: Count
-    waits: dict[str, Count]
-    registers: Count
-    idle: Count
-    undivided: Count
-
-    def wait(self, name: str) -> int:
-        """Return the cycles of a wait, 0 for a missing wait."""
-        return self.waits.get(name, 0)
+from umakit.text.identities import LayerIdentity
+from umakit.tools.columns import view
+from umakit.tools.record import FORMAT, VERSION, AcceleratorBounds, Count, LayerRecord, Parts
 
 
 @dataclass(frozen=True)
@@ -52,43 +27,6 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Row:
-    """The figures of an owner of cycles, as `umakit.tools.accounting.Row`.
-
-    Attributes:
-        identity: None between layers.
-        clock_cycles: measured cycles of the accelerators' clocks.
-        moved_bytes: bytes on the bus.
-        read_bytes, written_bytes: bytes of a CPU step.
-        seconds, instructions: time or instructions of the processor, including a simulator.
-        device_seconds, device_instructions: share of calls of the device.
-    """
-
-    owner: Literal["layer", "cpu step", "between layers"]
-    name: str
-    where: str
-    identity: LayerIdentity | None
-    kind: str
-    macs: Count
-    clock_cycles: Count | None
-    parts: Parts | None
-    register_reads: Count | None = None
-    register_writes: Count | None = None
-    moved_bytes: Count | None = None
-    read_bytes: Count | None = None
-    written_bytes: Count | None = None
-    seconds: Time | None = None
-    device_seconds: Time | None = None
-    instructions: Count | None = None
-    device_instructions: Count | None = None
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the owner is a CPU step."""
-        return self.owner == "cpu step"
-
-
-@dataclass(frozen=True)
 class Tiled:
     """The tiling of a layer, its predicted cycles, and its bound by MACs and bytes in cycles."""
 
@@ -99,12 +37,13 @@ class Tiled:
 
 @dataclass(frozen=True)
 class Layer:
-    """The facts about a layer outside its row.
+    """The facts about a layer outside its record among the owners of cycles.
 
     Attributes:
         predicted_cycles: cycles by a cost model; None without one.
         tiled: tiling; None for an uncut layer, or if unknown.
-        clock_cycles, identity, macs, moved_bytes: as in its row; None if only the row has them.
+        clock_cycles, identity, macs, moved_bytes: as in its record; None if only
+            the record has them.
     """
 
     predicted_cycles: Count | None = None
@@ -119,7 +58,7 @@ class Layer:
 class Accounting:
     """The owners of all cycles, as `umakit.tools.accounting.Accounting`."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LayerRecord, ...]
     clock_cycles: Count | None
     unknown_layers: Count
     cpu_clock_hz: float | None
@@ -143,36 +82,6 @@ class Memory:
     arena_bytes: Count
     constants_bytes: Count
     scratchpads: tuple[Scratchpad, ...]
-
-
-@dataclass(frozen=True)
-class NamedBound:
-    """A bound of all layers on an accelerator in cycles, as in `umakit.tools.page.bounds`.
-
-    Attributes:
-        name: name of the bound.
-        cycles: the bound.
-        compute, memory: bounds by multiply-accumulates and by bytes; the larger one counts. None
-            for a bound of another kind.
-    """
-
-    name: str
-    cycles: Count | None
-    compute: Count | None = None
-    memory: Count | None = None
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The bounds of an accelerator's layers, and their measured cycles."""
-
-    accelerator: str
-    clock_cycles: Count | None
-    bounds: tuple[NamedBound, ...]
-
-    def cycles(self, name: str) -> int | None:
-        """Return a bound by its name; None if unknown."""
-        return next((each.cycles for each in self.bounds if each.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -222,7 +131,7 @@ class Report:
     memory: Memory
     total_macs: Count
     offloaded_macs: Count
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[AcceleratorBounds, ...] = ()
     size: Size | None = None
     clock_cycles: Count | None = None
     moved_bytes: Count | None = None
@@ -237,14 +146,21 @@ class Report:
         return f"{self.model} on {names}"
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[LayerRecord, ...]:
         """The layers and steps on the CPU in the order of execution."""
         rows = [row for row in self.accounting.rows if row.owner != "between layers"]
-        return tuple(Step(row, layer) for row, layer in zip(rows, self.layers, strict=True))
+        return tuple(
+            replace(
+                row,
+                predicted_cycles=layer.predicted_cycles,
+                tiling="" if layer.tiled is None else layer.tiled.tiling,
+            )
+            for row, layer in zip(rows, self.layers, strict=True)
+        )
 
     @property
-    def between(self) -> Row | None:
-        """The row between the layers."""
+    def between(self) -> LayerRecord | None:
+        """The record between the layers."""
         rows = self.accounting.rows
         return next((row for row in rows if row.owner == "between layers"), None)
 
@@ -253,24 +169,23 @@ class Report:
 
         Times are omitted: they differ in each run, and no limit refers to a time.
         """
-        rows = tuple(replace(row, seconds=None, device_seconds=None)
-                     for row in self.accounting.rows)  # fmt: skip
-        kept = replace(self, accounting=replace(self.accounting, rows=rows))
+        rows = [
+            view(replace(row, seconds=None, device_seconds=None), SAVED)
+            for row in self.accounting.rows
+        ]
+        kept = asdict(replace(self, accounting=replace(self.accounting, rows=())))
+        kept["accounting"]["rows"] = rows
+        kept["bounds"] = [
+            view(each, "accelerator clock_cycles")
+            | {"bounds": [view(bound, "name cycles compute memory") for bound in each.bounds]}
+            for each in self.bounds
+        ]
         first = {"format": self.format, "version": self.version}
-        return json.dumps(first | asdict(kept), indent=1) + "\n"
+        return json.dumps(first | kept, indent=1) + "\n"
 
 
-@dataclass(frozen=True)
-class Step:
-    """A layer or CPU step, with all known facts."""
-
-    row: Row
-    layer: Layer
-    identity: LayerIdentity = field(init=False)
-
-    def __post_init__(self) -> None:
-        identity = self.row.identity
-        if identity is None:  # in a report written by hand
-            operators = (SourceOperator(self.row.name),)
-            identity = LayerIdentity(self.row.name, "operators", operators, 0)
-        object.__setattr__(self, "identity", identity)
+SAVED = (
+    "owner name where identity kind macs clock_cycles parts register_reads register_writes "
+    "moved_bytes read_bytes written_bytes seconds device_seconds instructions device_instructions"
+)
+"""Figures of an owner of cycles in a saved report."""

@@ -4,45 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from umakit.devices import HOST
+import numpy as np
+import numpy.typing as npt
+
+from umakit.devices import find_device
+from umakit.devices.cpus import description_for
+from umakit.devices.run import run_library, select_inputs
 from umakit.errors import InputError, short_path
 from umakit.library.tar_files import SUFFIX
-from umakit.tools.comparison.measured import Arrays, library_report, size_view
+from umakit.tools.accounting import account
 from umakit.tools.comparison.reading import is_report_file, read_report, report_of
 from umakit.tools.comparison.saved import Report
+from umakit.tools.record import CPU, FORMAT, VERSION
+from umakit.tools.runs import Measuring
+from umakit.tools.size import library_size
 
 if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
-    from umakit.library.options import ExportOptions
 
 Kind = Literal["saved report", "library", "model"]
-
-
-@dataclass(frozen=True)
-class Measuring:
-    """Settings for compiling and running networks for a report.
-
-    Attributes:
-        backends: accelerators of models, in order of priority.
-        inputs, inputs_name, seed, cpu_clock, device: as in `umakit.tools.page.make_page`.
-        input_shapes, rounding, options: as in `umakit.tools.page.make_page`, for models.
-        with_size: whether to compile the code for a measurement of its size.
-    """
-
-    backends: Sequence[UMABackend] = ()
-    inputs: Arrays | None = None
-    inputs_name: str = ""
-    seed: int = 0
-    cpu_clock: float | None = None
-    device: str = HOST.name
-    input_shapes: Mapping[str, Sequence[int]] | None = None
-    rounding: str | None = None
-    options: ExportOptions | None = None
-    with_size: bool = False
 
 
 def kind_of(path: Path) -> Kind:
@@ -55,12 +38,16 @@ def kind_of(path: Path) -> Kind:
 
 
 def open_report(
-    path: Path, how: Measuring, progress: Callable[[str], None] = lambda stage: None
+    path: Path,
+    backends: Sequence[UMABackend],
+    how: Measuring,
+    progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Read a saved report, or make the report of a library or a model.
 
     Args:
         path: a file of `uma report --json`, a library of `uma compile`, or a model.
+        backends: accelerators of a model, in order of priority.
         how: settings for running a library or a model.
         progress: callback with a description of each stage.
 
@@ -71,16 +58,15 @@ def open_report(
     if kind == "saved report":
         return read_report(path)
     if kind == "library":
-        return library_report(
-            path, inputs=how.inputs, inputs_name=how.inputs_name, seed=how.seed,
-            cpu_clock=how.cpu_clock, device=how.device, with_size=how.with_size,
-            progress=progress,
-        )  # fmt: skip
-    return model_report(path, how, progress)
+        return library_report(path, how, progress)
+    return model_report(path, backends, how, progress)
 
 
 def model_report(
-    model: Path, how: Measuring, progress: Callable[[str], None] = lambda stage: None
+    model: Path,
+    backends: Sequence[UMABackend],
+    how: Measuring,
+    progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Compile a model, run it, and return its report.
 
@@ -95,12 +81,98 @@ def model_report(
         if how.with_size:
             sizes.append(size_view(folder, progress))
 
-    page = make_page(
-        model, how.backends, inputs=how.inputs, inputs_name=how.inputs_name, seed=how.seed,
-        input_shapes=how.input_shapes, rounding=how.rounding, options=how.options,
-        cpu_clock=how.cpu_clock, device=how.device, progress=progress, observe=measure,
-    )  # fmt: skip
+    page = make_page(model, backends, measuring=how, progress=progress, observe=measure)
     return report_of(page.as_json() | ({"size": sizes[0]} if sizes else {}))
+
+
+def library_report(
+    library: Path, how: Measuring, progress: Callable[[str], None] = lambda stage: None
+) -> Report:
+    """Run a library on a device, accelerators simulated, and return its report.
+
+    The report has neither bounds nor tilings, which need the model.
+
+    Args:
+        library: folder or tar file that `uma compile` wrote.
+        how: settings of the run; random inputs are 0 for unquantized integers.
+        progress: callback with a description of each stage.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+        InputError: the inputs do not fit.
+        DeviceError: the run failed.
+        BuildError: a compiler is missing or refused the sources.
+    """
+    description = description_for(library, find_device(how.device))
+    progress("building and running")
+    if how.inputs is None:
+        arrays, inputs_name = (
+            random_arrays(description["inputs"], how.seed),
+            f"random, seed {how.seed}",
+        )
+    else:
+        arrays, inputs_name = select_inputs(library, how.inputs), how.inputs_name
+    result = run_library(library, arrays, profile=True, record_commands=True, device=how.device)
+    layers = description["layers"]
+    view = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": description["name"],
+        "model_sha256": description["model_sha256"],
+        "umakit_version": description["version"],
+        "inputs": inputs_name,
+        "accelerators": [{"name": each["name"]} for each in description["backends"]],
+        "operators": description["operators"],
+        "has_tilings": False,
+        "layers": [{"predicted_cycles": each.get("predicted_cycles")} for each in layers],
+        "accounting": account(description, result, how.cpu_clock).as_json(),
+        "memory": description["memory"],
+        "total_macs": sum(each["macs"] for each in layers),
+        "offloaded_macs": sum(each["macs"] for each in layers if each["where"] != CPU),
+        "size": size_view(library, progress) if how.with_size else None,
+    }
+    return report_of(view)
+
+
+def size_view(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Return the sizes of the code of a library on this machine, in bytes.
+
+    Raises:
+        BuildError: a compiler is missing or refused the sources.
+    """
+    progress("measuring the code")
+    size = library_size(library)
+    return {
+        "compiler": size.compiler,
+        "text_bytes": size.text_bytes,
+        "static_bytes": size.static_bytes,
+        "stack_bytes": size.stack_bytes,
+    }
+
+
+def random_arrays(inputs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, npt.NDArray[Any]]:
+    """Return an inference of random numbers for the `inputs` of a library's metadata.
+
+    Bytes are uniform over their type, floats normally distributed, and all other integers 0,
+    because they may be indices. States are omitted.
+    """
+    random, arrays = np.random.default_rng(seed), {}
+    for each in inputs:
+        dtype = np.dtype(each["dtype"])
+        if each.get("next_state"):
+            continue
+        if dtype == np.bool_:
+            arrays[each["name"]] = random.integers(0, 2, each["shape"]).astype(dtype)
+        elif np.issubdtype(dtype, np.floating):
+            arrays[each["name"]] = random.standard_normal(each["shape"]).astype(dtype)
+        elif dtype.itemsize == 1:
+            limits = np.iinfo(dtype)
+            arrays[each["name"]] = random.integers(
+                limits.min, limits.max, each["shape"], dtype, endpoint=True
+            )
+        else:
+            arrays[each["name"]] = np.zeros(each["shape"], dtype)
+    return arrays
 
 
 def refuse_needless(

@@ -105,7 +105,7 @@ def _layer_row(comparison: Comparison, line: Line) -> Row:
         line.key, line.of(comparison.basis), note_on(line, comparison.is_of_machines(line))
     )
     a, b = (
-        "" if not steps else "CPU" if all(step.row.on_cpu for step in steps) else cell
+        "" if not steps else "CPU" if all(step.on_cpu for step in steps) else cell
         for steps, cell in zip((line.a, line.b), row.cells, strict=False)
     )
     has_share = a not in ("", "CPU") and b not in ("", "CPU")
@@ -115,7 +115,7 @@ def _layer_row(comparison: Comparison, line: Line) -> Row:
 def _rest_row(lines: Sequence[Line], basis: Figure) -> Row:
     name = f"{len(lines):,} other layer{'' if len(lines) == 1 else 's'}"
     row = row_of(name, _sum([line.of(basis) for line in lines]), "no difference")
-    if all(step.row.on_cpu for line in lines for step in line.b):
+    if all(step.on_cpu for line in lines for step in line.b):
         return Row(name, ("CPU", "CPU", "", ""), row.note)
     return row
 

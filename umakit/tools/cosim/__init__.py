@@ -28,6 +28,7 @@ from umakit.devices.verilator import is_verilated
 from umakit.devices.waveforms import MOST_WAVE_CYCLES
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
+from umakit.library.export import Library
 from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import (
     ExportOptions,
@@ -48,7 +49,14 @@ from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
 from umakit.tools.cosim.result import CosimDifference, CosimLayer, CosimResult
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
 
-__all__ = ["CosimDifference", "CosimFiles", "CosimLayer", "CosimResult", "cosim_model"]
+__all__ = [
+    "CosimDifference",
+    "CosimFiles",
+    "CosimLayer",
+    "CosimResult",
+    "CosimSettings",
+    "cosim_model",
+]
 
 WINDOW_CYCLES = 100
 """Cycles behind a difference that a waveform shows too."""
@@ -77,24 +85,54 @@ class _Session:
     timeout: float | None
 
 
+@dataclass(frozen=True)
+class CosimSettings:
+    """Settings of a co-simulation.
+
+    Attributes:
+        inputs: arrays by input name, possibly with a leading dimension for several inferences;
+            None: random inputs with a fixed seed.
+        layers: names of layers to co-simulate; none: all.
+        sample: number of tiles of each layer to co-simulate; None: all.
+        jobs: number of processes, each with a share of the layers.
+        corrupt: name of a layer with a corrupted expected byte, which the comparison has to find.
+        pauses: seed of pauses of the memory bus, which must not affect results; 0 for none.
+        patience: RTL cycles, or 4 times the model's cycles if that is more, after which a command
+            that the model has ended is given up; None: 1,000 times the model's cycles, at least
+            1,000,000.
+        most: maximum number of inferences; None for all.
+        input_shapes, rounding, options: as in `umakit.compile_model`.
+        files: files for the waveform and the inputs of a difference; None: not written.
+        timeout: limit in seconds of each run.
+    """
+
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None
+    layers: Sequence[str] = ()
+    sample: int | None = None
+    jobs: int = 1
+    corrupt: str | None = None
+    pauses: int = 0
+    patience: int | None = None
+    most: int | None = 1
+    input_shapes: Mapping[str, Sequence[int]] | None = None
+    rounding: str | None = None
+    options: ExportOptions | None = None
+    files: CosimFiles | None = None
+    timeout: float | None = None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the RTL takes part in some layers or tiles only."""
+        return bool(self.layers) or self.sample is not None or self.jobs > 1
+
+
 def cosim_model(
     source: str | Path | Any,
     backends: Sequence[UMABackend],
+    settings: CosimSettings | None = None,
     *,
-    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
-    layers: Sequence[str] = (),
-    sample: int | None = None,
-    jobs: int = 1,
-    corrupt: str | None = None,
-    pauses: int = 0,
-    patience: int | None = None,
-    most: int | None = 1,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    rounding: str | None = None,
-    options: ExportOptions | None = None,
-    files: CosimFiles | None = None,
-    timeout: float | None = None,
     progress: Tell = lambda stage: None,
+    **given: Any,
 ) -> CosimResult:
     """Compile a network, and co-simulate the models and the RTL of its accelerators.
 
@@ -104,38 +142,23 @@ def cosim_model(
     Args:
         source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
         backends: accelerators in order of priority; those with a section `[rtl]` are compared.
-        inputs: arrays by input name, possibly with a leading dimension for several inferences;
-            default: random inputs with a fixed seed.
-        layers: names of layers to co-simulate; default: all.
-        sample: number of tiles of each layer to co-simulate; default: all.
-        jobs: number of processes, each with a share of the layers.
-        corrupt: name of a layer with a corrupted expected byte, which the comparison has to find.
-        pauses: seed of pauses of the memory bus, which must not affect results; 0 for none.
-        patience: RTL cycles, or 4 times the model's cycles if that is more, after which a command
-            that the model has ended is given up; default: 1,000 times the model's cycles, at least
-            1,000,000.
-        most: maximum number of inferences; None for all.
-        input_shapes, rounding, options: as in `umakit.compile_model`.
-        files: files for the waveform and the inputs of a difference; None: not written.
-        timeout: limit in seconds of each run.
+        settings: settings of the co-simulation; None for the defaults.
         progress: callback with a description of each stage.
+        given: attributes of `CosimSettings` in place of those of `settings`.
 
     Raises:
         InputError: no backend has a design, a layer is unknown, or inputs are wrong.
         UmakitError: the network cannot be compiled, or a design does not fit its description.
         DeviceError: a run failed for another reason than a difference.
     """
+    how = replace(settings or CosimSettings(), **given)
     designs = tuple(designs_for(backends, RTL))
-    is_partial = bool(layers) or sample is not None or jobs > 1
-    network = import_network(source, input_shapes=input_shapes, rounding=rounding)
-    request = _Request(
-        network, backends, designs, inputs, tuple(layers), sample, jobs, corrupt, pauses,
-        patience, most, files, timeout, progress,
-    )  # fmt: skip
-    options = options or ExportOptions()
+    network = import_network(source, input_shapes=how.input_shapes, rounding=how.rounding)
+    request = _Request(network, backends, designs, how, progress)
+    options = how.options or ExportOptions()
     # The memories of the RTL hold nothing of layers that it does not run.
     stored = replace(options, keep_in_scratchpads=False)
-    if is_partial:
+    if how.is_partial:
         return _cosim(request, stored, (PARTIAL,))
     result = _cosim(request, options, ())
     if result.difference is None or not options.keep_in_scratchpads:
@@ -164,85 +187,99 @@ KEPT = (
 
 @dataclass(frozen=True)
 class _Request:
-    """The arguments of `cosim_model`."""
+    """An imported network, and how it is co-simulated."""
 
     network: Network
     backends: Sequence[UMABackend]
     designs: tuple[Design, ...]
-    inputs: Mapping[str, npt.NDArray[Any]] | None
-    layers: tuple[str, ...]
-    sample: int | None
-    jobs: int
-    corrupt: str | None
-    pauses: int
-    patience: int | None
-    most: int | None
-    files: CosimFiles | None
-    timeout: float | None
+    how: CosimSettings
     progress: Tell
 
 
 def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) -> CosimResult:
-    network, backends, designs = request.network, request.backends, request.designs
-    progress, layers, jobs = request.progress, request.layers, request.jobs
+    network, backends, how = request.network, request.backends, request.how
+    progress = request.progress
     with temporary_folder("umakit-cosim-") as folder:
         partitioned = partition_network(network.model, backends, options, progress)
         library = export_program(
             network.model, partitioned, backends, folder / "library", options, progress
         )
         description = library.metadata["umakit"]
-        used = {layer["where"] for layer in description["layers"]}
-        designs = tuple(each for each in designs if each.backend in used)
-        if not designs:
-            asked = {each.backend for each in request.designs}
-            why = [each for each in partitioned.report.unused if each.backend in asked]
-            raise InputError(
-                "no layer of the network runs on an accelerator with a section [rtl]"
-                f"{': ' if why else ''}{'; '.join(each.what for each in why)}",
-                fix=why[0].fix if why else "`uma partition` says why",
-            )
+        designs = _used_designs(request.designs, library)
         by_name = {backend.target_name: backend for backend in backends}
-        chosen = _numbers(description, designs, layers)
+        chosen = _numbers(description, designs, how.layers)
         choice = Choice(
-            layers=chosen if layers or jobs > 1 else None,
-            tiles=request.sample,
+            layers=chosen if how.layers or how.jobs > 1 else None,
+            tiles=how.sample,
             volatile={each.backend: volatile_of(by_name[each.backend]) for each in designs},
             doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
             idle=idle_register(by_name[designs[0].backend]) if len(designs) == 1 else None,
-            pauses=request.pauses,
-            patience=request.patience,
-            corrupted=_corrupted(description, designs, request.corrupt, layers),
+            pauses=how.pauses,
+            patience=how.patience,
+            corrupted=_corrupted(description, designs, how.corrupt, how.layers),
         )
         is_cached = all(is_verilated(each.files) for each in designs)
         progress("building the program" if is_cached else COMPILING)
         program = build_cosimulation(library.path, designs)
-        session = _Session(library.path, designs, choice, request.timeout)
-        inferences = _inferences(network.model, request.inputs, request.most)
-        result = _compare(session, program, description, inferences, jobs, progress)
+        session = _Session(library.path, designs, choice, how.timeout)
+        inferences = _inferences(network.model, how.inputs, how.most)
+        result = _compare(session, program, description, inferences, how.jobs, progress)
         if result.difference is not None:
-            found = result.difference
-            inference = inferences[found.inference]
-            arrays = _arrays(description, inference)
-            if request.files is not None and found.kind == "memory":
-                progress("running again to find the first wrong write")
-                found = _with_first_write(session, program, found, arrays)
-            placements = library.report.placements
-            named = _with_element(found, description["layers"], placements)
-            named = _with_register(named, by_name[named.backend])
+            inference = inferences[result.difference.inference]
+            named = _explained(request, session, library, program, result, inference)
             result = replace(result, difference=named)
-            if request.files is not None:
-                progress("running again for the waveform")
-                cycles = wave_cycles(named.facts, _begin(result, named))
-                named = replace(named, wave_cycles=cycles)
-                wave = _wave(session, named, arrays, folder)
-                named = replace(
-                    named,
-                    inputs=request.files.write_inputs(inference),
-                    wave=request.files.write_wave(wave) if wave else "",
-                )
-                result = replace(result, difference=named)
         notices = (*network.model.notices, *partitioned.notices, *notices)
         return replace(result, notices=notices, equal_accesses=choice.idle is not None)
+
+
+def _used_designs(asked: Sequence[Design], library: Library) -> tuple[Design, ...]:
+    """Return the designs that run layers of a library.
+
+    Raises:
+        InputError: no design does; says why.
+    """
+    used = {layer["where"] for layer in library.metadata["umakit"]["layers"]}
+    designs = tuple(each for each in asked if each.backend in used)
+    if not designs:
+        names = {each.backend for each in asked}
+        why = [each for each in library.report.unused if each.backend in names]
+        raise InputError(
+            "no layer of the network runs on an accelerator with a section [rtl]"
+            f"{': ' if why else ''}{'; '.join(each.what for each in why)}",
+            fix=why[0].fix if why else "`uma partition` says why",
+        )
+    return designs
+
+
+def _explained(
+    request: _Request,
+    session: _Session,
+    library: Library,
+    program: Path,
+    result: CosimResult,
+    inference: Mapping[str, npt.NDArray[Any]],
+) -> CosimDifference:
+    """Return the difference with names of registers and elements, and write its files."""
+    found, files, progress = result.difference, request.how.files, request.progress
+    assert found is not None
+    description = library.metadata["umakit"]
+    arrays = _arrays(description, inference)
+    if files is not None and found.kind == "memory":
+        progress("running again to find the first wrong write")
+        found = _with_first_write(session, program, found, arrays)
+    named = _with_element(found, description["layers"], library.report.placements)
+    backend = next(each for each in request.backends if each.target_name == named.backend)
+    named = _with_register(named, backend)
+    if files is None:
+        return named
+    progress("running again for the waveform")
+    named = replace(named, wave_cycles=wave_cycles(named.facts, _begin(result, named)))
+    wave = _wave(session, named, arrays)
+    return replace(
+        named,
+        inputs=files.write_inputs(inference),
+        wave=files.write_wave(wave) if wave else "",
+    )
 
 
 def _numbers(
@@ -474,7 +511,6 @@ def _wave(
     session: _Session,
     difference: CosimDifference,
     arrays: Mapping[str, npt.NDArray[Any]],
-    folder: Path,
 ) -> bytes:
     """Run again with a waveform of the difference's cycles, and return the file's content.
 
@@ -485,7 +521,7 @@ def _wave(
         return b""
     first, last = difference.wave_cycles
     layers = _up_to(session.choice.layers, int(facts["layer"]))
-    path = folder / WAVE
+    path = session.library.parent / WAVE
     program = build_cosimulation(session.library, session.designs, is_traced=True)
     window = Window(difference.backend, first, last, int(facts["resets"]))
     choice = replace(session.choice, layers=layers, window=window)

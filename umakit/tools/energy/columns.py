@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from umakit.machine.counts.events import EventCounts
+from umakit.tools.columns import UNKNOWN, Column, TextTable, known_count
 from umakit.tools.energy.events import NetworkEvents
-from umakit.tools.energy.picojoules import Energy
-
-UNKNOWN = "-"
-"""Text for a figure that is not known."""
+from umakit.tools.energy.picojoules import Energy, layer_energy
 
 PLAIN = {
     "macs": "MACs",
@@ -26,22 +24,16 @@ NANOJOULES = "nJ"
 
 
 @dataclass(frozen=True)
-class EventTable:
+class EventTable(TextTable):
     """A table of events by layer.
 
     Attributes:
-        headers: headers of the columns after the layer's name.
-        lines: name and figures of each layer.
-        total: the sums of all layers.
         note: sentence about gaps in the energy; empty without gaps or figures.
         left_out: sentence about counts in the energy without a column; empty as for `note`.
     """
 
-    headers: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[str, ...]], ...]
-    total: tuple[str, ...]
-    note: str
-    left_out: str
+    note: str = ""
+    left_out: str = ""
 
 
 def event_table(events: NetworkEvents) -> EventTable | None:
@@ -52,32 +44,32 @@ def event_table(events: NetworkEvents) -> EventTable | None:
     """
     if not events.layers:
         return None
-    memories = list(
-        dict.fromkeys(name for layer in events.layers for name in layer.counts.memories or {})
+    memories = dict.fromkeys(
+        name for layer in events.layers for name in layer.counts.memories or {}
     )
-    has_energy = events.energy is not None
-    headers = [*PLAIN.values()]
-    for name in memories:
-        headers += [f"{name} read B", "written B"]
-    headers += [NANOJOULES] if has_energy else []
-
-    def cells(counts: EventCounts, energy: Energy | None) -> tuple[str, ...]:
-        found = [_count(counts.plain[name]) for name in PLAIN]
-        for name in memories:
-            memory = (counts.memories or {}).get(name)
-            found += [
-                _count(None if memory is None else memory.read_bytes),
-                _count(None if memory is None else memory.written_bytes),
-            ]
-        return (*found, *([energy_text(energy)] if has_energy else []))
-
     total = EventCounts.total(layer.counts for layer in events.layers)
+
+    def column(header: str, of: Callable[[EventCounts], int | None]) -> Column:
+        return Column(header, lambda layer: known_count(of(layer.counts)), known_count(of(total)))
+
+    def plain(name: str) -> Callable[[EventCounts], int | None]:
+        return lambda counts: counts.plain[name]
+
+    def memory(name: str, side: str) -> Callable[[EventCounts], int | None]:
+        return lambda counts: getattr((counts.memories or {}).get(name), side, None)
+
+    columns = [column(header, plain(name)) for name, header in PLAIN.items()]
+    for name in memories:
+        columns.append(column(f"{name} read B", memory(name, "read_bytes")))
+        columns.append(column("written B", memory(name, "written_bytes")))
+    energy = events.energy
+    if energy is not None:
+        columns.append(
+            Column(NANOJOULES, lambda each: energy_text(layer_energy(each)), energy_text(energy))
+        )
+    found = TextTable.of(events.layers, columns, "total")
     return EventTable(
-        tuple(headers),
-        tuple((layer.name, cells(layer.counts, layer.energy)) for layer in events.layers),
-        cells(total, events.energy),
-        missing_text(events.energy),
-        _left_out(events.energy),
+        found.columns, found.lines, found.total, missing_text(energy), _left_out(energy)
     )
 
 
@@ -117,7 +109,3 @@ def missing_text(energy: Energy | None) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
-
-
-def _count(count: int | None) -> str:
-    return UNKNOWN if count is None else f"{count:,}"

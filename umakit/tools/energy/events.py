@@ -3,59 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from umakit.devices.run import LayerProfile
-from umakit.library.identities import cpu_step_kind
 from umakit.machine.counts.events import EventCounts
 from umakit.machine.energy_config import EnergySection
-from umakit.text.identities import LayerIdentity
-from umakit.tools.energy.picojoules import Energy, counts_json, energy_of, figures_from_json
-
-CPU = "cpu"
+from umakit.tools.columns import view
+from umakit.tools.energy.picojoules import Energy, counts_json, layer_energy
+from umakit.tools.record import LayerRecord
 
 CPU_STEPS = "CPU steps"
 """Name of the missing part of an energy if steps run on the CPU."""
-
-
-@dataclass(frozen=True)
-class LayerEvents:
-    """The events of a layer on an accelerator in an inference.
-
-    Attributes:
-        name, where, identity: name, backend and identity of the layer.
-        predicted: counts by the cost model; None without a prediction.
-        measured: counts by the simulator; None if the layer was not run.
-        figures: picojoules of the events on its accelerator; None if its `accel.toml` has none.
-    """
-
-    name: str
-    where: str
-    identity: LayerIdentity | None
-    predicted: EventCounts | None
-    measured: EventCounts | None
-    figures: EnergySection | None
-
-    @property
-    def counts(self) -> EventCounts:
-        """The measured counts, else the predicted counts."""
-        return self.measured or self.predicted or EventCounts()
-
-    @property
-    def energy(self) -> Energy | None:
-        """The energy of `counts`; None without figures."""
-        return None if self.figures is None else energy_of(self.counts, self.figures)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
-        return {
-            "name": self.name,
-            "where": self.where,
-            "identity": None if self.identity is None else self.identity.as_json(),
-            **_sides(self.predicted, self.measured, self.figures),
-        }
 
 
 @dataclass(frozen=True)
@@ -67,8 +27,15 @@ class NetworkEvents:
         cpu_steps: kinds of the CPU steps, whose events are not counted.
     """
 
-    layers: tuple[LayerEvents, ...]
+    layers: tuple[LayerRecord, ...]
     cpu_steps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, records: Iterable[LayerRecord]) -> NetworkEvents:
+        """Return the events of the layers of a run."""
+        found = list(records)
+        own = tuple(each for each in found if each.owner == "layer")
+        return cls(own, tuple(each.kind for each in found if each.on_cpu))
 
     @property
     def energy(self) -> Energy | None:
@@ -76,7 +43,7 @@ class NetworkEvents:
 
         None if no accelerator has figures.
         """
-        energies = [each.energy for each in self.layers]
+        energies = [layer_energy(each) for each in self.layers]
         known = [each for each in energies if each is not None]
         if not known:
             return None
@@ -101,7 +68,11 @@ class NetworkEvents:
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
         return {
-            "layers": [each.as_json() for each in self.layers],
+            "layers": [
+                view(each, "name where identity")
+                | _sides(each.predicted, each.measured, each.energy_section)
+                for each in self.layers
+            ],
             "accelerators": {name: self._accelerator(name) for name in self.accelerators},
             "cpu_steps": list(self.cpu_steps),
             "energy": None if self.energy is None else self.energy.as_json(),
@@ -116,38 +87,19 @@ class NetworkEvents:
         own = [each for each in self.layers if each.where == name]
         predicted = _total([each.predicted for each in own])
         measured = _total([each.measured for each in own])
-        return {"layers": len(own), **_sides(predicted, measured, own[0].figures)}
+        return {"layers": len(own), **_sides(predicted, measured, own[0].energy_section)}
 
 
-def events_of_run(
-    description: Mapping[str, Any],
-    layers: Sequence[LayerProfile],
-    predicted: Sequence[EventCounts | None] | None = None,
-) -> NetworkEvents:
-    """Return the events of a run with a profile.
+def energy_sections(description: Mapping[str, Any]) -> dict[str, EnergySection | None]:
+    """Return the picojoules of events on each backend of a library; None without figures.
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
-        layers: measurements of all layers.
-        predicted: predicted counts of all layers; default: none.
     """
-    figures = {
-        each["name"]: figures_from_json(each.get("energy")) for each in description["backends"]
+    views = ((each["name"], each.get("energy")) for each in description["backends"])
+    return {
+        name: None if view is None else EnergySection.model_validate(view) for name, view in views
     }
-    expected = predicted or [None] * len(layers)
-    own = tuple(
-        LayerEvents(
-            each.name, each.where, each.identity, counts, counts_of(each), figures[each.where]
-        )
-        for each, counts in zip(layers, expected, strict=True)
-        if each.where != CPU
-    )
-    steps = tuple(
-        cpu_step_kind(layer, description["operators"])
-        for layer in description["layers"]
-        if layer["where"] == CPU
-    )
-    return NetworkEvents(own, steps)
 
 
 def _sides(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from umakit.machine.counts.events import EventCounts, MemoryCounts
 from umakit.machine.energy_config import EnergySection, MemoryEnergy
+from umakit.tools.record import LayerRecord
 
 Missing = Literal["no figure", "not counted"]
 """Reasons for omitting events: `[energy]` has no figure, or their number is unknown."""
@@ -106,6 +107,13 @@ def energy_of(counts: EventCounts, section: EnergySection) -> Energy:
     return Energy(counted, missing)
 
 
+def layer_energy(layer: LayerRecord) -> Energy | None:
+    """Return the energy of a layer's `counts`; None without counts or picojoules."""
+    if layer.energy_section is None or (layer.measured or layer.predicted) is None:
+        return None
+    return energy_of(layer.counts, layer.energy_section)
+
+
 def _memories(
     counts: EventCounts, section: EnergySection
 ) -> Iterator[tuple[str, MemoryCounts | None, MemoryEnergy | None]]:
@@ -149,11 +157,6 @@ def _add(
         missing[name] = "not counted"
     else:
         counted[name] = count * figure
-
-
-def figures_from_json(view: Mapping[str, Any] | None) -> EnergySection | None:
-    """Return the figures of a backend in a library's `metadata.json`; None without any."""
-    return None if view is None else EnergySection.model_validate(view)
 
 
 def counts_json(counts: EventCounts, section: EnergySection | None) -> dict[str, Any]:

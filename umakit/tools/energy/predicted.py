@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from umakit import sim
 from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import kit_simulator
-from umakit.devices.run import RunResult
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.costs import TileSizes
 from umakit.machine.counts.accesses import wasted_macs
@@ -23,7 +19,6 @@ from umakit.machine.tiles import Tiles
 from umakit.patterns import Composite
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program
-from umakit.tools.energy.events import NetworkEvents, events_of_run
 
 
 def predicted_counts(program: Program, call: KernelCall, backend: UMABackend) -> EventCounts | None:
@@ -86,25 +81,3 @@ def _wasted(composite: Composite | None, backend: UMABackend) -> int | None:
     dataflow = Dataflow(backend.configuration.array.dataflow)
     sizes = TileSizes(layer, dataflow, rows, columns, layer.output_channels, layer.input_channels)
     return layer.images * wasted_macs(hardware, sizes)
-
-
-def network_events(
-    description: Mapping[str, Any],
-    result: RunResult,
-    program: Program,
-    backends: Sequence[UMABackend],
-) -> NetworkEvents:
-    """Return predicted and measured counts of a program that was compiled and run.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
-        result: run of the library with a profile.
-        program: program of the library.
-        backends: backends of the compilation.
-    """
-    known = {backend.target_name: backend for backend in backends}
-    predicted = [
-        predicted_counts(program, call, known[call.target]) if call.target in known else None
-        for call in program.calls
-    ]
-    return events_of_run(description, result.layers, predicted)

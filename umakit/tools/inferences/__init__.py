@@ -6,6 +6,5 @@
     figures.py        SeveralInferences        the figures, as printed by `--json`
     collect.py        measured_inferences      figures of a run, without TVM
                       predicted_inferences     figures of cost models
-    compiled.py       inferences_of_library    figures of a run of a just compiled library
     accelerators.py   accelerator_inferences   bounds, and weights that could stay
 """

@@ -24,7 +24,7 @@ from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program, Role
-from umakit.tools.inferences.sums import total
+from umakit.tools.columns import known_sum
 from umakit.tools.program_steps import known_bytes, steps_of
 
 CONSTANTS = ("weights", "parameters")
@@ -220,7 +220,7 @@ def _kept_weights(
         _loaded(program, call, backend) if own else 0
         for call, own in zip(calls, constants, strict=True)
     ]
-    loaded = total(loads)
+    loaded = known_sum(loads)
     unknown = [] if loaded is not None else ["loaded bytes: not all layers are cut into tiles"]
     pool, why = _scratchpad_of_constants(scratchpads, backend)
     if pool is None or pool.size is None:
@@ -240,7 +240,7 @@ def _kept_weights(
     taken = units_of({number: places[number] for number in kept}, pool.alignment)
     staying = {name: size for number in kept for name, size in constants[number].items()}
     saved = None if loaded is None else sum(loads[number] or 0 for number in kept)
-    cycles = total(
+    cycles = known_sum(
         _cycles(program, call, backend, keeps=number in kept) for number, call in enumerate(calls)
     )
     if cycles is None and loaded is not None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from umakit.devices.inferences import Measured
 from umakit.devices.run import RunResult
 from umakit.tools.accounting import account
-from umakit.tools.inferences.figures import InferenceFigures, LayerFigures, SeveralInferences
-from umakit.tools.inferences.sums import total
+from umakit.tools.columns import known_sum
+from umakit.tools.inferences.figures import InferenceFigures, SeveralInferences
+from umakit.tools.record import LayerRecord
 
 if TYPE_CHECKING:
     from umakit.tools.inferences.accelerators import AcceleratorInferences
@@ -45,29 +46,23 @@ def measured_inferences(
 
     def figures(measured: Measured) -> InferenceFigures:
         apart = replace(result, layers=measured.layers, whole=measured.whole)
-        rows = account(description, apart, cpu_clock, designs)
-        return InferenceFigures(
-            tuple(
-                LayerFigures(
-                    layer.name, layer.where, layer.identity, cycles, copied,
-                    layer.predicted_cycles, expected,
-                )
-                for layer, cycles, copied, expected in zip(
-                    measured.layers, measured.layer_cycles, measured.layer_bytes, moved, strict=True
-                )
-            ),
-            measured.clock_cycles, measured.moved_bytes, rows,
-        )  # fmt: skip
+        accounting = account(description, apart, cpu_clock, designs)
+        spreads = zip(measured.layer_cycles, measured.layer_bytes, moved, strict=True)
+        layers = tuple(
+            replace(row, cycle_spread=cycles, byte_spread=copied, predicted_bytes=expected)
+            for row, (cycles, copied, expected) in zip(accounting.rows, spreads, strict=False)
+        )
+        return InferenceFigures(layers, measured.clock_cycles, measured.moved_bytes, accounting)
 
     later = None if found.later is None else figures(found.later)
     return SeveralInferences(
         found.count, figures(found.first), later,
-        total(found.clock_cycles), total(found.moved_bytes), accelerators,
+        known_sum(found.clock_cycles), known_sum(found.moved_bytes), accelerators,
     )  # fmt: skip
 
 
 def predicted_inferences(
-    layers: Sequence[LayerFigures],
+    layers: Sequence[LayerRecord],
     count: int,
     accelerators: tuple[AcceleratorInferences, ...] = (),
 ) -> SeveralInferences:

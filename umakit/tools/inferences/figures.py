@@ -7,47 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from umakit.devices.inferences import Spread
-from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting import Accounting
-from umakit.tools.inferences.sums import total
+from umakit.tools.columns import known_sum, view
+from umakit.tools.record import LayerRecord
 
 if TYPE_CHECKING:
     from umakit.tools.inferences.accelerators import AcceleratorInferences
 
 UNMEASURED = Spread(None, None)
-
-
-@dataclass(frozen=True)
-class LayerFigures:
-    """A layer or step in the first inference, or in each later one.
-
-    Attributes:
-        name: name of the layer or step.
-        where: `cpu` or the backend.
-        identity: identity in terms of the model; None if not requested.
-        clock_cycles, moved_bytes: measured range; a single value for the first inference.
-        predicted_cycles, predicted_bytes: prediction of the cost model; None without one, and on
-            the CPU.
-    """
-
-    name: str
-    where: str
-    identity: LayerIdentity | None
-    clock_cycles: Spread = UNMEASURED
-    moved_bytes: Spread = UNMEASURED
-    predicted_cycles: int | None = None
-    predicted_bytes: int | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "where": self.where,
-            "identity": None if self.identity is None else self.identity.as_json(),
-            **_spread("clock_cycles", self.clock_cycles),
-            "predicted_cycles": self.predicted_cycles,
-            **_spread("moved_bytes", self.moved_bytes),
-            "predicted_bytes": self.predicted_bytes,
-        }
 
 
 @dataclass(frozen=True)
@@ -61,24 +28,24 @@ class InferenceFigures:
         accounting: owners of the cycles, for later inferences as means; None if not measured.
     """
 
-    layers: tuple[LayerFigures, ...]
+    layers: tuple[LayerRecord, ...]
     clock_cycles: Spread = UNMEASURED
     moved_bytes: Spread = UNMEASURED
     accounting: Accounting | None = None
 
     @property
-    def offloaded(self) -> tuple[LayerFigures, ...]:
-        return tuple(layer for layer in self.layers if layer.where != "cpu")
+    def offloaded(self) -> tuple[LayerRecord, ...]:
+        return tuple(layer for layer in self.layers if not layer.on_cpu)
 
     @property
     def predicted_cycles(self) -> int | None:
         """The predicted cycles of all layers on accelerators; None if one has none."""
-        return total(layer.predicted_cycles for layer in self.offloaded)
+        return known_sum(layer.predicted_cycles for layer in self.offloaded)
 
     @property
     def predicted_bytes(self) -> int | None:
         """The predicted bytes of all layers on accelerators; None if one has none."""
-        return total(layer.predicted_bytes for layer in self.offloaded)
+        return known_sum(layer.predicted_bytes for layer in self.offloaded)
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
@@ -87,7 +54,7 @@ class InferenceFigures:
             "predicted_cycles": self.predicted_cycles,
             **_spread("moved_bytes", self.moved_bytes),
             "predicted_bytes": self.predicted_bytes,
-            "layers": [layer.as_json() for layer in self.layers],
+            "layers": [_layer_json(layer) for layer in self.layers],
             "accounting": None if self.accounting is None else self.accounting.as_json(),
         }
 
@@ -143,7 +110,18 @@ class SeveralInferences:
         }
 
 
-def _spread(name: str, spread: Spread) -> dict[str, int | None]:
+def _layer_json(layer: LayerRecord) -> dict[str, Any]:
+    return {
+        **view(layer, "name where identity"),
+        **_spread("clock_cycles", layer.cycle_spread),
+        "predicted_cycles": layer.predicted_cycles,
+        **_spread("moved_bytes", layer.byte_spread),
+        "predicted_bytes": layer.predicted_bytes,
+    }
+
+
+def _spread(name: str, spread: Spread | None) -> dict[str, int | None]:
+    spread = spread or UNMEASURED
     return {
         name: spread.least if spread.equal else None,
         f"least_{name}": spread.least,

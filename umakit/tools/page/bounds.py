@@ -3,114 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Hardware, Prediction, TilePlanner, Tiles
 from umakit.machine.bound import fill_cycles
-from umakit.machine.bounds.array import ArrayBound, array_bound, works_of
+from umakit.machine.bounds.array import array_bound, works_of
 from umakit.machine.bounds.limits import Limits, limits_of
-from umakit.machine.bounds.losses import Losses, losses_of
+from umakit.machine.bounds.losses import losses_of
 from umakit.machine.bounds.network import CycleBound, Step, network_bound
 from umakit.machine.bounds.scratchpad import spilled_bytes
 from umakit.machine.calibrated import Calibrated
 from umakit.machine.commands import moved_bytes
 from umakit.program.program import Program
+from umakit.tools.columns import known_sum
 from umakit.tools.program_steps import is_unknown, known_bytes, steps_of
-
-
-@dataclass(frozen=True)
-class LayerBounds:
-    """Further bounds of a layer, and its losses.
-
-    Attributes:
-        array: bound with folds, drain, first load and last store; None if unknown.
-        losses: cycles above the bound, by cause; None if unknown.
-        unknown: reasons for a missing `array` or `losses`, by attribute.
-    """
-
-    array: ArrayBound | None
-    losses: Losses | None
-    unknown: Mapping[str, str]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
-        losses = None if self.losses is None else self.losses.as_json()
-        return {**asdict(self), "losses": losses}
-
-
-@dataclass(frozen=True)
-class NamedBound:
-    """A bound of all layers on an accelerator.
-
-    Attributes:
-        name: `network`, `scratchpad`, `layers` or `arrays`.
-        title: name for a table.
-        cycles: the bound; None if unknown.
-        compute, memory, bytes: parts of the bound, as of `CycleBound`; None for sums over layers.
-        ratio: simulated cycles divided by the bound; None without one of them.
-        unknown: reasons for missing parts, a clause each.
-    """
-
-    name: str
-    title: str
-    cycles: int | None
-    compute: int | None
-    memory: int | None
-    bytes: int | None
-    ratio: float | None
-    unknown: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class AcceleratorBounds:
-    """The bounds of the layers that an accelerator runs.
-
-    Attributes:
-        accelerator: name of the accelerator.
-        layers: number of these layers.
-        macs, total_macs: multiply-accumulates of these layers, and of the whole network.
-        clock_cycles: simulated cycles of these layers; None if one was not measured.
-        bounds: the bounds, from the network's to the one with most facts about the machine.
-        not_counted: names of layers with unknown needs of their operands, whose bytes are not
-            counted.
-    """
-
-    accelerator: str
-    layers: int
-    macs: int
-    total_macs: int
-    clock_cycles: int | None
-    bounds: tuple[NamedBound, ...]
-    not_counted: tuple[str, ...]
-
-    @property
-    def share(self) -> float | None:
-        """The accelerator's fraction of the network's multiply-accumulates, 0 to 1."""
-        return self.macs / self.total_macs if self.total_macs else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
-        return {**asdict(self), "share": self.share}
-
-
-@dataclass(frozen=True)
-class MeasuredLayer:
-    """The measurements and bounds of a layer on an accelerator.
-
-    Attributes:
-        where: the accelerator.
-        clock_cycles: simulated cycles; None if not measured.
-        bound: bound by multiply-accumulates and bytes; None if no planner cuts the layer.
-        array: bound with folds; None if unknown.
-    """
-
-    where: str
-    clock_cycles: int | None
-    bound: int | None
-    array: int | None
+from umakit.tools.record import AcceleratorBounds, LayerBounds, LayerRecord, NamedBound
 
 
 def layer_bounds(
@@ -153,7 +61,7 @@ def accelerator_bounds(
     program: Program,
     total_macs: int,
     backends: Sequence[UMABackend],
-    layers: Sequence[MeasuredLayer],
+    layers: Sequence[LayerRecord],
 ) -> tuple[AcceleratorBounds, ...]:
     """Return the bounds of each accelerator that runs layers of a program.
 
@@ -172,7 +80,7 @@ def accelerator_bounds(
             continue
         described = None if planner is None else planner.described
         limits = limits_of(backend.configuration, described)
-        cycles = _sum([layer.clock_cycles for layer in own])
+        cycles = known_sum([layer.clock_cycles for layer in own])
         found.append(
             AcceleratorBounds(
                 name,
@@ -192,7 +100,7 @@ def _bounds(
     outputs: frozenset[str],
     where: str,
     limits: Limits,
-    layers: Sequence[MeasuredLayer],
+    layers: Sequence[LayerRecord],
     cycles: int | None,
 ) -> list[NamedBound]:
     whole = known_bytes(network_bound(steps, outputs, where, limits), steps, where)
@@ -207,8 +115,15 @@ def _bounds(
         _named("network", "network", whole, cycles),
         _named("scratchpad", "network, layer after layer", kept, cycles),
         _summed("layers", "sum of layers", [layer.bound for layer in layers], cycles),
-        _summed("arrays", "sum of layers on the array", [layer.array for layer in layers], cycles),
+        _summed(
+            "arrays", "sum of layers on the array", [_array(layer) for layer in layers], cycles
+        ),
     ]
+
+
+def _array(layer: LayerRecord) -> int | None:
+    known = None if layer.tiled is None or layer.tiled.bounds is None else layer.tiled.bounds.array
+    return None if known is None else known.cycles
 
 
 def _named(name: str, title: str, bound: CycleBound, cycles: int | None) -> NamedBound:
@@ -219,14 +134,10 @@ def _named(name: str, title: str, bound: CycleBound, cycles: int | None) -> Name
 
 
 def _summed(name: str, title: str, bounds: Sequence[int | None], cycles: int | None) -> NamedBound:
-    total, missing = _sum(bounds), bounds.count(None)
+    total, missing = known_sum(bounds), bounds.count(None)
     unknown = (f"{title}: {missing} of {len(bounds)} layers have none",) if missing else ()
     return NamedBound(name, title, total, None, None, None, _ratio(cycles, total), unknown)
 
 
 def _ratio(cycles: int | None, bound: int | None) -> float | None:
     return cycles / bound if cycles is not None and bound else None
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    return None if None in values else sum(value for value in values if value)

@@ -9,109 +9,92 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
 from umakit import patterns, sim
 from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import kit_simulator
-from umakit.devices import HOST
 from umakit.devices.inputs import first_inferences
-from umakit.devices.run import LayerProfile, RunResult, run_library, select_inputs
+from umakit.devices.run import Arrays, RunResult, run_library, select_inputs
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
-from umakit.library.identities import identities_of
 from umakit.machine import Prediction, TilePlanner, Tiles
 from umakit.machine.calibrated import Calibrated
 from umakit.machine.planner import prediction_of
 from umakit.machine.tiles import AXES, INPUT_CHANNELS
-from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
-from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting import account
-from umakit.tools.energy.predicted import network_events
+from umakit.tools.energy import NetworkEvents
+from umakit.tools.energy.predicted import predicted_counts
 from umakit.tools.failed_layer import with_layer
-from umakit.tools.inferences.compiled import inferences_of_library
-from umakit.tools.inputs import random_inputs
-from umakit.tools.page.bounds import MeasuredLayer, accelerator_bounds, layer_bounds
-from umakit.tools.page.engines import Engines
-from umakit.tools.page.figures import (
-    NEAR_THE_BOUND,
-    Accelerator,
-    LayerFigures,
-    Page,
-    Spent,
-    TiledLayer,
+from umakit.tools.inferences.accelerators import (
+    Scratchpad,
+    accelerator_inferences,
+    predicted_bytes,
 )
-
-Arrays = Mapping[str, npt.NDArray[Any]]
+from umakit.tools.inferences.collect import measured_inferences
+from umakit.tools.inferences.figures import SeveralInferences
+from umakit.tools.inputs import random_inputs
+from umakit.tools.page.bounds import accelerator_bounds, layer_bounds
+from umakit.tools.page.engines import Engines
+from umakit.tools.page.figures import NEAR_THE_BOUND, Accelerator, Page
+from umakit.tools.record import LayerRecord, Spent, TiledLayer
+from umakit.tools.runs import Measuring
 
 
 def make_page(
     source: Any,
     backends: Sequence[UMABackend],
     *,
+    measuring: Measuring | None = None,
     inputs: Arrays | None = None,
-    inputs_name: str = "given inputs",
-    seed: int = 0,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    rounding: str | None = None,
     options: ExportOptions | None = None,
-    cpu_clock: float | None = None,
     progress: Callable[[str], None] = lambda stage: None,
     observe: Callable[[Path, Library, Arrays, RunResult], None] = lambda *run: None,
-    inferences: int | None = None,
-    device: str = HOST.name,
 ) -> Page:
     """Compile a network, run it on simulated accelerators, and collect its figures.
 
     Args:
         source: the network, as in `umakit.compile_model`.
         backends: accelerators in order of priority.
-        inputs: arrays by input name; figures are means over the inferences. Default: one inference
-            of random numbers.
-        inputs_name: description of the inputs on the page.
-        seed: seed of the random numbers.
-        input_shapes, rounding, options, progress: as in `umakit.compile_model`.
+        measuring: settings of the compilation and the run.
+        inputs, options: as in `measuring`, which then may be left out.
+        progress: as in `umakit.compile_model`.
         observe: called with the folder of the library, the library, the inputs and the run.
-        cpu_clock: cycles a second of the CPU, for scaling host times of CPU steps; None: their
-            cycles are unknown.
-        inferences: number of consecutive inferences, with the first one measured separately;
-            without inputs, each with its own random numbers.
-        device: name of the device in `umakit.devices.DEVICES` that runs the network; it must run
-            the code of `options.cpu`.
 
     Raises:
         BuildError: the device does not run the code of the CPU, or a program is missing.
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: the subclass names the other stage that refused.
     """
+    how = measuring or Measuring(inputs=inputs, options=options)
     network, partitioned = partition_model(
-        source, backends, input_shapes=input_shapes, rounding=rounding, options=options,
-        progress=progress,
+        source, backends, input_shapes=how.input_shapes, rounding=how.rounding,
+        options=how.options, progress=progress,
     )  # fmt: skip
     with temporary_folder("umakit-report-") as temporary:
         folder = Path(temporary) / "library"
-        library = export_program(network.model, partitioned, backends, folder, options, progress)
+        library = export_program(
+            network.model, partitioned, backends, folder, how.options, progress
+        )
         progress("building and running")
-        if inputs is None:
-            inputs, inputs_name = random_inputs(network.imported, seed, inferences or 1)
-        arrays: Arrays = select_inputs(folder, inputs)
-        if inferences is not None:
-            expected = library.metadata["umakit"]["inputs"]
-            arrays = first_inferences(expected, arrays, inferences)
+        given, inputs_name, count = how.inputs, how.inputs_name, how.inferences
+        if given is None:
+            given, inputs_name = random_inputs(network.imported, how.seed, count or 1)
+        arrays: Arrays = select_inputs(folder, given)
+        if count is not None:
+            arrays = first_inferences(library.metadata["umakit"]["inputs"], arrays, count)
         try:
             result = run_library(
-                folder, arrays, profile=True, record_commands=True, device=device,
-                each_inference=inferences is not None,
+                folder, arrays, profile=True, record_commands=True, device=how.device,
+                each_inference=count is not None,
             )  # fmt: skip
         except DeviceError as error:
-            raise with_layer(error, folder, arrays, device, None) from None
+            raise with_layer(error, folder, arrays, how.device, None) from None
         observe(folder, library, arrays, result)
     progress("predicting cycles")
     file_name = Path(source).name if isinstance(source, (str, Path)) else network.model.name
-    return page_of(file_name, library, backends, result, inputs_name, cpu_clock)
+    return page_of(file_name, library, backends, result, inputs_name, how.cpu_clock)
 
 
 def page_of(
@@ -136,13 +119,15 @@ def page_of(
     if program is None:
         raise ValueError("the library was read, not compiled")
     accelerators = {backend.target_name: _accelerator(backend) for backend in backends}
+    known = {backend.target_name: backend for backend in backends}
     planners = {backend.target_name: backend.tiling for backend in backends}
-    steps = zip(program.calls, result.layers, identities_of(description), strict=True)
+    accounting = account(description, result, cpu_clock)
+    records = [row for row in accounting.rows if row.owner != "between layers"]
     layers = tuple(
-        _layer(number, call, profile, identity, library, planners)
-        for number, (call, profile, identity) in enumerate(steps, start=1)
+        _planned(record, call, program, known)
+        for record, call in zip(records, program.calls, strict=True)
     )
-    measured = [_measured(layer) for layer in layers if not layer.on_cpu]
+    accounting = replace(accounting, rows=(*layers, *accounting.rows[len(layers) :]))
     return Page(
         model=file_name,
         name=program.name,
@@ -154,21 +139,12 @@ def page_of(
         accelerators=tuple(accelerators.values()),
         offload=library.report,
         layers=layers,
-        accounting=account(description, result, cpu_clock),
-        events=network_events(description, result, program, backends),
+        accounting=accounting,
+        events=NetworkEvents.of(layers),
         memory=description["memory"],
         buffers=_buffer_names(program),
-        bounds=accelerator_bounds(program, library.report.total_macs, backends, measured),
-        inferences=inferences_of_library(library, backends, result, cpu_clock),
-    )
-
-
-def _measured(layer: LayerFigures) -> MeasuredLayer:
-    tiled = layer.tiled
-    known = tiled.bounds.array if tiled is not None and tiled.bounds is not None else None
-    array = None if known is None else known.cycles
-    return MeasuredLayer(
-        layer.where, layer.clock_cycles, None if tiled is None else tiled.bound, array
+        bounds=accelerator_bounds(program, library.report.total_macs, backends, accounting.layers),
+        inferences=_inferences(library, program, backends, result, cpu_clock),
     )
 
 
@@ -207,49 +183,53 @@ def _calibrated(planner: TilePlanner | None) -> str:
     return f"{calibration.measured:%Y-%m-%d %H:%M:%S} UTC on the device {calibration.device}"
 
 
-def _layer(
-    number: int,
-    call: KernelCall,
-    profile: LayerProfile,
-    identity: LayerIdentity,
+def _inferences(
     library: Library,
-    planners: Mapping[str, TilePlanner | None],
-) -> LayerFigures:
-    assert library.program is not None
-    composite = library.program.kernels[call.kernel].composite if call.kernel else None
-    layer = LayerFigures(
-        number=number,
-        name=call.label,
-        identity=identity,
-        where=call.target,
-        operators=tuple(library.report.placements[row].operator for row in call.rows),
-        kind=layer_kind(composite),
-        macs=call.macs,
-        clock_cycles=profile.clock_cycles,
-        moved_bytes=profile.moved_bytes,
-        commands=profile.commands,
-        commands_left_out=profile.commands_left_out,
-        concurrent_steps=tuple(range(number + 1, number + 1 + call.overlapped)),
-        tiled=_tiled(composite, call.target, profile, library.program, planners),
-    )
-    planner = planners.get(call.target)
-    if layer.tiled is None or planner is None:
-        return layer
-    peak, engines = planner.machine.macs_per_cycle, Engines.of(planner.described)
-    return replace(layer, explanation=describe_bottleneck(layer, peak, engines))
-
-
-def _tiled(
-    composite: Composite | None,
-    target: str,
-    profile: LayerProfile,
     program: Program,
-    planners: Mapping[str, TilePlanner | None],
-) -> TiledLayer | None:
-    planner = planners.get(target)
-    if composite is None or planner is None:
+    backends: Sequence[UMABackend],
+    result: RunResult,
+    cpu_clock: float | None,
+) -> SeveralInferences | None:
+    """Return the figures of consecutive inferences; None if the run did not separate them."""
+    if result.inferences is None:
         return None
-    tiles = planner.tiles_of(composite, program.planned[target].tilings)
+    description, count = library.metadata["umakit"], result.inferences.count
+    scratchpads = Scratchpad.of_library(description["memory"])
+    return measured_inferences(
+        description, result, cpu_clock,
+        predicted_bytes=predicted_bytes(program, backends),
+        accelerators=accelerator_inferences(program, scratchpads, backends, count),
+    )  # fmt: skip
+
+
+def _planned(
+    record: LayerRecord, call: KernelCall, program: Program, backends: Mapping[str, UMABackend]
+) -> LayerRecord:
+    """Return a measured layer with the plan and the predictions of its backend."""
+    number, backend = record.number, backends.get(call.target)
+    found = replace(
+        record,
+        concurrent_steps=tuple(range(number + 1, number + 1 + call.overlapped)),
+        predicted_cycles=None,
+        predicted=None if backend is None else predicted_counts(program, call, backend),
+    )
+    composite = program.kernels[call.kernel].composite if call.kernel else None
+    if not record.on_cpu:
+        found = replace(found, kind=layer_kind(composite))
+    planner = None if backend is None else backend.tiling
+    if composite is None or planner is None:
+        return found
+    tiles = planner.tiles_of(composite, program.planned[call.target].tilings)
+    tiled = _tiled(planner, tiles, record.clock_cycles)
+    found = replace(
+        found, tiled=tiled, tiling=tiled.tiling, predicted_cycles=tiled.predicted_cycles,
+        bound=tiled.bound,
+    )  # fmt: skip
+    peak, engines = planner.machine.macs_per_cycle, Engines.of(planner.described)
+    return replace(found, explanation=describe_bottleneck(found, peak, engines))
+
+
+def _tiled(planner: TilePlanner, tiles: Tiles, simulated: int | None) -> TiledLayer:
     prediction = prediction_of(planner, tiles)
     spent, waits = _spent(prediction, planner), {}
     if spent and prediction.run and Engines.of(planner.described):
@@ -264,7 +244,7 @@ def _tiled(
         memory_bound=prediction.bound.memory,
         spent=spent,
         waits=waits,
-        bounds=layer_bounds(planner, tiles, prediction, profile.clock_cycles),
+        bounds=layer_bounds(planner, tiles, prediction, simulated),
     )
 
 
@@ -353,7 +333,7 @@ def _stays(tiles: Tiles, name: str) -> bool:
     return tiles.copies(name) == own < everything
 
 
-def describe_bottleneck(layer: LayerFigures, cells: int, engines: Engines | None) -> str:
+def describe_bottleneck(layer: LayerRecord, cells: int, engines: Engines | None) -> str:
     """Describe the bottleneck of a layer above `NEAR_THE_BOUND` times its bound; else empty.
 
     Args:
@@ -371,7 +351,7 @@ def describe_bottleneck(layer: LayerFigures, cells: int, engines: Engines | None
 
 
 def _of_engines(
-    spent: Spent, waits: Mapping[str, int], layer: LayerFigures, peak: int, engines: Engines
+    spent: Spent, waits: Mapping[str, int], layer: LayerRecord, peak: int, engines: Engines
 ) -> str:
     computing = engines.computing
     if spent.bottleneck == "array":
@@ -401,7 +381,7 @@ def _loaded(kind: str) -> tuple[str, ...]:
     return ("data", "weights", "parameters", *addend)
 
 
-def _details(spent: Spent, layer: LayerFigures, cells: int) -> str:
+def _details(spent: Spent, layer: LayerRecord, cells: int) -> str:
     working = spent.full_array + spent.partial_array
     if spent.bottleneck == "array":
         if not layer.macs:

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from umakit.devices.run import CommandTimes
-from umakit.devices.totals import CycleTotals, LayerCycles, included
-from umakit.partition.report import CPU, OffloadReport
-from umakit.text.identities import LayerIdentity
+from umakit.devices.totals import CycleTotals, included
+from umakit.partition.report import OffloadReport
 from umakit.tools.accounting import Accounting
+from umakit.tools.columns import known_sum, view
 from umakit.tools.energy import NetworkEvents
 from umakit.tools.inferences.figures import SeveralInferences
-from umakit.tools.page.bounds import AcceleratorBounds, LayerBounds
 from umakit.tools.page.engines import Engines
-from umakit.tools.report_format import FORMAT, VERSION
+from umakit.tools.record import FORMAT, VERSION, AcceleratorBounds, LayerRecord, Spent
 
 NEAR_THE_BOUND = 1.15
 """Ratio of cycles to bound above which a layer's bottleneck is named."""
@@ -60,201 +59,42 @@ class Accelerator:
         return self.rows * self.columns
 
 
-@dataclass(frozen=True)
-class Spent:
-    """The cycles of a layer by the state of the array; the fields add up to all cycles.
+LAYER = (
+    "number name identity where operators kind:pattern macs clock_cycles predicted_cycles "
+    "difference_percent:difference source:clock_source moved_bytes macs_per_cycle"
+)
+TILED = "difference_percent:difference simulated_over_bound:ratio"
 
-    Attributes:
-        full_array: cycles of the multiply-accumulates with every cell in use.
-        partial_array: additional cycles of the array because of unused cells, and cycles of the
-            pooling stage.
-        drain: cycles in which results leave the array and nothing enters.
-        loads: cycles in which the array waits for loads into the scratchpad.
-        stores: cycles in which the array waits for stores from the scratchpad.
-        driver: cycles in which the array waits for the driver's register accesses.
+
+def layer_json(layer: LayerRecord) -> dict[str, Any]:
+    """Return the figures of a layer on the page; keys are stable.
+
+    A command is [engine, start, end of busy, completion], followed by its label if the simulator
+    provides one.
     """
-
-    full_array: int
-    partial_array: int
-    drain: int
-    loads: int
-    stores: int
-    driver: int
-
-    @property
-    def cycles(self) -> int:
-        return sum(asdict(self).values())
-
-    @property
-    def bottleneck(self) -> str:
-        """The largest part of the cycles that a perfect array would save.
-
-        One of `array`, `drain`, `loads`, `stores` and `driver`.
-        """
-        others = {
-            "array": self.partial_array,
-            "drain": self.drain,
-            "loads": self.loads,
-            "stores": self.stores,
-            "driver": self.driver,
+    found = {
+        **view(layer, LAYER),
+        "commands": [_command_json(command) for command in layer.commands],
+        **view(layer, "commands_left_out beside:concurrent_steps"),
+        "tiled": None,
+    }
+    tiled = layer.tiled
+    if tiled is not None:
+        bottleneck = tiled.spent.bottleneck if tiled.spent else None
+        found["tiled"] = {
+            **asdict(tiled),
+            **view(tiled, "bounds bound"),
+            **view(layer, TILED),
+            "bottleneck": bottleneck,
+            "held_by": bottleneck,  # its older name
+            "explanation": layer.explanation,
         }
-        return max(others, key=lambda name: others[name])
-
-
-@dataclass(frozen=True)
-class TiledLayer:
-    """Figures of a layer that a planner cut into tiles.
-
-    Attributes:
-        tiling: description of the tiling.
-        dataflow: dataflow of the array; empty for pools.
-        tiles: number of tiles of the result, over all images.
-        double_buffered: whether the next tile is loaded while one is computed.
-        predicted_cycles: cycles by the cost model.
-        compute_bound: cycles if every cell of the array is used in every cycle.
-        memory_bound: cycles to move inputs, weights and results once.
-        spent: predicted cycles by the state of the array; None if the planner has its own
-            prediction.
-        waits: predicted cycles in which the computing engine waits, by stream; only for machines
-            described by a backend.
-        bounds: further bounds and losses; None if not requested.
-    """
-
-    tiling: str
-    dataflow: str
-    tiles: int
-    double_buffered: bool
-    predicted_cycles: int
-    compute_bound: int
-    memory_bound: int
-    spent: Spent | None
-    waits: Mapping[str, int] = field(default_factory=dict)
-    bounds: LayerBounds | None = None
-
-    @property
-    def bound(self) -> int:
-        """The lower bound of the cycles of all tilings."""
-        return max(self.compute_bound, self.memory_bound)
-
-
-@dataclass(frozen=True)
-class LayerFigures:
-    """A step of the program.
-
-    Attributes:
-        number: number of the step in execution order, from 1.
-        name: name of the layer in the user's model.
-        where: `cpu` or the name of a backend.
-        operators: operators of the step.
-        kind: kind such as `convolution`; empty without a pattern of `umakit.patterns`.
-        macs: multiply-accumulates computed from the shapes.
-        clock_cycles: cycles of the simulated device; 0 on the CPU, whose time is not simulated;
-            None if no simulator counts them.
-        moved_bytes: bytes that the device moved over the bus; None if not measured.
-        commands: times of the device's commands; empty if not recorded.
-        commands_left_out: number of commands that were not recorded.
-        concurrent_steps: numbers of the CPU steps that run together with the accelerator; only if
-            layers are not measured one by one, as they were for these figures.
-        tiled: figures of the tiling; None for a layer that no planner cut into tiles.
-        explanation: description of the bottleneck, for more than `NEAR_THE_BOUND` times the bound.
-        identity: identity of the step in terms of the model.
-    """
-
-    number: int
-    name: str
-    where: str
-    operators: tuple[str, ...]
-    kind: str
-    macs: int
-    clock_cycles: int | None
-    moved_bytes: int | None
-    commands: tuple[CommandTimes, ...]
-    commands_left_out: int
-    concurrent_steps: tuple[int, ...]
-    tiled: TiledLayer | None
-    explanation: str = ""
-    identity: LayerIdentity | None = None
-
-    @property
-    def bottleneck(self) -> str:
-        """The name of the explained bottleneck; else empty."""
-        return self.explanation.partition(": ")[0]
-
-    @property
-    def on_cpu(self) -> bool:
-        return self.where == CPU
-
-    @property
-    def cycles(self) -> LayerCycles:
-        """Its cycles, as measured and as predicted."""
-        predicted = None if self.tiled is None else self.tiled.predicted_cycles
-        return LayerCycles(self.on_cpu, self.clock_cycles, predicted)
-
-    @property
-    def difference(self) -> float | None:
-        """Excess of predicted over simulated cycles, in percent."""
-        return self.cycles.difference_percent
-
-    @property
-    def ratio(self) -> float | None:
-        if self.tiled is None or self.clock_cycles is None:
-            return None
-        return self.clock_cycles / self.tiled.bound
-
-    @property
-    def macs_per_cycle(self) -> float | None:
-        """The multiply-accumulates per simulated cycle; None without either."""
-        return self.macs / self.clock_cycles if self.macs and self.clock_cycles else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name.
-
-        A command is [engine, start, end of busy, completion], followed by its label if the
-        simulator provides one.
-        """
-        view: dict[str, Any] = {
-            "number": self.number,
-            "name": self.name,
-            "identity": None if self.identity is None else self.identity.as_json(),
-            "where": self.where,
-            "operators": list(self.operators),
-            "kind": self.kind,
-            "macs": self.macs,
-            "clock_cycles": self.clock_cycles,
-            "predicted_cycles": self.cycles.predicted_cycles,
-            "difference_percent": self.difference,
-            "source": self.cycles.source,
-            "moved_bytes": self.moved_bytes,
-            "macs_per_cycle": self.macs_per_cycle,
-            "commands": [_command_json(command) for command in self.commands],
-            "commands_left_out": self.commands_left_out,
-            "beside": list(self.concurrent_steps),
-            "tiled": None,
-        }
-        if self.tiled is not None:
-            bottleneck = self.tiled.spent.bottleneck if self.tiled.spent else None
-            view["tiled"] = {
-                **asdict(self.tiled),
-                "bounds": None if self.tiled.bounds is None else self.tiled.bounds.as_json(),
-                "bound": self.tiled.bound,
-                "difference_percent": self.difference,
-                "simulated_over_bound": self.ratio,
-                "bottleneck": bottleneck,
-                "held_by": bottleneck,  # its older name
-                "explanation": self.explanation,
-            }
-        return view
+    return found
 
 
 def _command_json(command: CommandTimes) -> list[str | int]:
     times = (command.stream, command.start, command.busy_end, command.completion)
     return [*times, command.label] if command.label else [*times]
-
-
-def _sum(figures: Iterable[int | None]) -> int | None:
-    """Return the sum of figures; None without figures, or if one is unknown."""
-    values = list(figures)
-    return sum(value for value in values if value) if values and None not in values else None
 
 
 def _all_spent(spent: Sequence[Spent]) -> Spent:
@@ -287,7 +127,7 @@ class Total:
     cycles: CycleTotals
 
     @classmethod
-    def of(cls, name: str, layers: Sequence[LayerFigures]) -> Total:
+    def of(cls, name: str, layers: Sequence[LayerRecord]) -> Total:
         """Return the totals over the tiled layers among some layers."""
         tiled = [(layer, layer.tiled) for layer in layers if layer.tiled is not None]
         spent = [each.spent for _, each in tiled]
@@ -296,11 +136,11 @@ class Total:
             len(tiled),
             macs=sum(layer.macs for layer, _ in tiled),
             predicted_cycles=sum(each.predicted_cycles for _, each in tiled),
-            clock_cycles=_sum(layer.clock_cycles for layer, _ in tiled),
+            clock_cycles=known_sum(layer.clock_cycles for layer, _ in tiled),
             bound=sum(each.bound for _, each in tiled),
-            moved_bytes=_sum(layer.moved_bytes for layer, _ in tiled),
+            moved_bytes=known_sum(layer.moved_bytes for layer, _ in tiled),
             spent=_all_spent([each for each in spent if each]) if None not in spent else None,
-            cycles=CycleTotals.of(layer.cycles for layer, _ in tiled),
+            cycles=CycleTotals.of(layer.measured_and_predicted for layer, _ in tiled),
         )
 
     @property
@@ -361,7 +201,7 @@ class Page:
     notices: tuple[str, ...]
     accelerators: tuple[Accelerator, ...]
     offload: OffloadReport
-    layers: tuple[LayerFigures, ...]
+    layers: tuple[LayerRecord, ...]
     accounting: Accounting
     events: NetworkEvents
     memory: Mapping[str, Any]
@@ -370,7 +210,7 @@ class Page:
     inferences: SeveralInferences | None = None
 
     @property
-    def offloaded(self) -> tuple[LayerFigures, ...]:
+    def offloaded(self) -> tuple[LayerRecord, ...]:
         return tuple(layer for layer in self.layers if not layer.on_cpu)
 
     @property
@@ -406,12 +246,12 @@ class Page:
 
         None without layers on accelerators, or if one was not measured.
         """
-        return _sum(layer.clock_cycles for layer in self.offloaded)
+        return known_sum(layer.clock_cycles for layer in self.offloaded)
 
     @property
     def cycles(self) -> CycleTotals:
         """Sums of measured and of predicted cycles, with the numbers of included layers."""
-        return CycleTotals.of(layer.cycles for layer in self.layers)
+        return CycleTotals.of(layer.measured_and_predicted for layer in self.layers)
 
     @property
     def includes(self) -> str:
@@ -422,10 +262,10 @@ class Page:
     @property
     def moved_bytes(self) -> int | None:
         """The bytes that all accelerators move in an inference; None as for `clock_cycles`."""
-        return _sum(layer.moved_bytes for layer in self.offloaded)
+        return known_sum(layer.moved_bytes for layer in self.offloaded)
 
     @property
-    def tiled(self) -> tuple[LayerFigures, ...]:
+    def tiled(self) -> tuple[LayerRecord, ...]:
         return tuple(layer for layer in self.layers if layer.tiled is not None)
 
     @property
@@ -467,7 +307,7 @@ class Page:
                 )
             ],
             **({"choice": self.offload.comparison.as_json()} if self.offload.comparison else {}),
-            "layers": [layer.as_json() for layer in self.layers],
+            "layers": [layer_json(layer) for layer in self.layers],
             "totals": [total.as_json() for total in self.totals],
             "bounds": [each.as_json() for each in self.bounds],
             "accounting": self.accounting.as_json(),

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from umakit.tools.page.figures import Accelerator, LayerFigures
+from umakit.tools.page.figures import Accelerator
+from umakit.tools.record import LayerRecord
 
 WIDTH, HEIGHT = 1040.0, 450.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 26.0, 52.0
@@ -112,7 +113,7 @@ class Roofline:
         return math.degrees(math.atan2(y1 - y0, x1 - x0))
 
 
-def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roofline | None:
+def roofline_of(accelerator: Accelerator, layers: Sequence[LayerRecord]) -> Roofline | None:
     """Return the roofline of an accelerator; None without a DMA engine or layers to draw."""
     own = [layer for layer in layers if layer.where == accelerator.name]
     placed = [layer for layer in own if layer.macs_per_cycle and layer.moved_bytes]
@@ -177,13 +178,13 @@ def _number(value: float) -> str:
 
 
 def _points(
-    layers: Sequence[LayerFigures],
+    layers: Sequence[LayerRecord],
     x: Callable[[float], float],
     y: Callable[[float], float],
     roof: Sequence[tuple[float, float]],
 ) -> tuple[Point, ...]:
     """Return the points; layers less than a radius apart share one point."""
-    groups: list[tuple[float, float, str, list[LayerFigures]]] = []
+    groups: list[tuple[float, float, str, list[LayerRecord]]] = []
     for layer in layers:
         at = x(layer.macs / (layer.moved_bytes or 1)), y(layer.macs_per_cycle or 1.0)
         shape = SHAPES.get(layer.kind, "circle")

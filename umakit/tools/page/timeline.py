@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from umakit.devices.run import CommandTimes
-from umakit.tools.page.figures import LayerFigures
+from umakit.tools.record import LayerRecord
 
 WIDTH = 1080.0
 """Width of the timeline in pixels before zooming."""
@@ -113,7 +113,7 @@ class Timeline:
         return cycle * WIDTH / self.cycles
 
 
-def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
+def timeline_of(layers: Sequence[LayerRecord]) -> Timeline | None:
     """Return the timeline of a program; None without recorded commands to show."""
     commands = {layer.number: _shown(layer) for layer in layers}
     if not any(commands.values()):
@@ -150,7 +150,7 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
     )
 
 
-def _shown(layer: LayerFigures) -> list[CommandTimes]:
+def _shown(layer: LayerRecord) -> list[CommandTimes]:
     """Return the commands that begin within a layer with known cycles, cut at its end."""
     end = layer.clock_cycles or 0
     return [
@@ -167,7 +167,7 @@ def _engines(layers: Sequence[Sequence[CommandTimes]]) -> tuple[str, ...]:
     return tuple(KNOWN_LANES if seen.keys() <= KNOWN_LANES.keys() else seen)
 
 
-def _heading(layer: LayerFigures) -> str:
+def _heading(layer: LayerRecord) -> str:
     return f"{layer.number} {layer.name}"
 
 
@@ -265,9 +265,9 @@ def _bars(
         )
 
 
-def _marks(steps: Sequence[tuple[int, LayerFigures]], total: int) -> tuple[Mark, ...]:
+def _marks(steps: Sequence[tuple[int, LayerRecord]], total: int) -> tuple[Mark, ...]:
     """Return one mark for all steps at a cycle, without overlapping labels."""
-    places: dict[int, list[LayerFigures]] = {}
+    places: dict[int, list[LayerRecord]] = {}
     for at, layer in steps:
         places.setdefault(at, []).append(layer)
     marks, free_from = [], -math.inf

@@ -14,9 +14,10 @@ from umakit.tools.accounting.columns import owner_table
 from umakit.tools.energy.columns import event_table
 from umakit.tools.memory_map import lifetime
 from umakit.tools.page import roofline, timeline
-from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Page, Spent
+from umakit.tools.page.figures import NEAR_THE_BOUND, Page
 from umakit.tools.page.roofline import roofline_of
 from umakit.tools.page.timeline import LEAST_NAME, LETTER, shortened, ticks, timeline_of
+from umakit.tools.record import LayerRecord, Spent
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ def parts_of(page: Page) -> tuple[Part, ...]:
     )
 
 
-def _is_pool(layer: LayerFigures) -> bool:
+def _is_pool(layer: LayerRecord) -> bool:
     return layer.tiled is not None and not layer.tiled.dataflow
 
 
-def lost_by(layer: LayerFigures) -> tuple[Loss, ...]:
+def lost_by(layer: LayerRecord) -> tuple[Loss, ...]:
     """Return the causes of a layer's cycles above its bound; none if unknown."""
     bounds = layer.tiled.bounds if layer.tiled is not None else None
     return () if bounds is None or bounds.losses is None else bounds.losses.parts

@@ -11,7 +11,7 @@ import re
 import shlex
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -155,27 +155,7 @@ def library_size(
     command = list(command) or device.compiler()
     with temporary_folder("umakit-size-") as folder:
         flags = [*FLAGS, *_call_graph_flag(command, folder), *own_flags]
-        objects: dict[str, Path] = {}
-        sources = library_folder(library) / SOURCE_FOLDER
-        libraries = libraries_of(library)
-        owners = {path: each for each in libraries for path in each.sources}
-        words = [word for each in libraries for word in each.words]
-        for source in [*library_sources(library), *owners]:
-            if is_compiled(source.name):
-                continue
-            progress(f"compiling {source.name}")
-            target = folder / OBJECTS / source.relative_to(sources).with_suffix(".o")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            named = _on_one_line(source, sources, folder)
-            used, given = command, flags
-            if source.suffix in CXX_SUFFIXES:
-                used = device.cxx_compiler(source.name)
-                given = [flag for flag in flags if not flag.startswith("-std=")]
-            owner = owners.get(source)
-            given = owner.arguments(source, given) if owner else [*given, *words]
-            line = [*used, *given, "-c", file_argument(named), "-o", file_argument(target)]
-            call_compiler(line, shlex.join(used), source.parent, device)
-            objects[_name(source.relative_to(sources))] = target
+        objects = _compiled(library, device, command, flags, folder, progress)
         progress("reading the objects")
         read = {name: read_object(path, name) for name, path in objects.items()}
         graphs = {
@@ -194,7 +174,7 @@ def library_size(
             where=str(library),
             fix="export the library again",
         )
-    text = (sources / f"{network}.c").read_text(encoding="utf-8")
+    text = (library_folder(library) / SOURCE_FOLDER / f"{network}.c").read_text(encoding="utf-8")
     whole = _Program(read, graphs, network, text)
     whole.resolve_tables(simulator)
     product = _Program(
@@ -204,6 +184,39 @@ def library_size(
         text,
     )
     return _summarize(description, shlex.join([*command, *FLAGS, *own_flags]), product, whole)
+
+
+def _compiled(
+    library: Path,
+    device: Device,
+    command: Sequence[str],
+    flags: Sequence[str],
+    folder: Path,
+    progress: Callable[[str], None],
+) -> dict[str, Path]:
+    """Compile the sources of a library; return the objects by the name of the source."""
+    objects: dict[str, Path] = {}
+    sources = library_folder(library) / SOURCE_FOLDER
+    libraries = libraries_of(library)
+    owners = {path: each for each in libraries for path in each.sources}
+    words = [word for each in libraries for word in each.words]
+    for source in [*library_sources(library), *owners]:
+        if is_compiled(source.name):
+            continue
+        progress(f"compiling {source.name}")
+        target = folder / OBJECTS / source.relative_to(sources).with_suffix(".o")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        named = _on_one_line(source, sources, folder)
+        used, given = command, flags
+        if source.suffix in CXX_SUFFIXES:
+            used = device.cxx_compiler(source.name)
+            given = [flag for flag in flags if not flag.startswith("-std=")]
+        owner = owners.get(source)
+        given = owner.arguments(source, given) if owner else [*given, *words]
+        line = [*used, *given, "-c", file_argument(named), "-o", file_argument(target)]
+        call_compiler(line, shlex.join(used), source.parent, device)
+        objects[_name(source.relative_to(sources))] = target
+    return objects
 
 
 def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
@@ -383,13 +396,6 @@ def _summarize(
     stack = product.stack(entry)
     texts = [product.text_of(layer.function) for layer in description.layers]
     sizes = {place: size for text in texts for place, size in text.items()}
-    users = Counter(place for text in texts for place in text)
-    common: Counter[str] = Counter()
-    for place, count in users.items():
-        if count > 1:
-            reached = zip(description.layers, texts, strict=True)
-            where = sorted({layer.where for layer, text in reached if place in text})
-            common[", ".join(where)] += sizes[place]
     arena_file = f"{description.interface}_workspace"
     data = [
         section
@@ -408,7 +414,7 @@ def _summarize(
         description.memory.constants_bytes,
         product.text_bytes,
         product.text_bytes - sum(sizes.values()),
-        dict(sorted(common.items())),
+        _common_text(description, texts),
         read_only,
         sum(section.size for section in data),
         whole.text_bytes - product.text_bytes,
@@ -421,23 +427,45 @@ def _summarize(
         whole.stack(entry).size,
         stack.external_calls,
         stack.findings,
-        tuple(
-            LayerSize(
-                layer.name,
-                layer.where,
-                layer.kernel,
-                sum(text.values()),
-                sum(size for place, size in text.items() if users[place] == 1),
-                layer.constants_bytes,
-                layer.arena_bytes,
-                product.stack(layer.function).size if layer.function else 0,
-                identity,
-            )
-            for layer, identity, text in zip(
-                description.layers, identities_of(description.model_dump()), texts, strict=True
-            )
-        ),
+        tuple(_layer_sizes(description, product, texts)),
     )
+
+
+Text = Mapping[tuple[str, int], int]
+"""The code bytes of a layer, by file and section."""
+
+
+def _common_text(description: Description, texts: Sequence[Text]) -> dict[str, int]:
+    """Return the code bytes that several layers reach, by their targets."""
+    users = Counter(place for text in texts for place in text)
+    common: Counter[str] = Counter()
+    for place in (place for place, count in users.items() if count > 1):
+        reached = [
+            (layer.where, text[place])
+            for layer, text in zip(description.layers, texts, strict=True)
+            if place in text
+        ]
+        common[", ".join(sorted({where for where, _ in reached}))] += reached[0][1]
+    return dict(sorted(common.items()))
+
+
+def _layer_sizes(
+    description: Description, product: _Program, texts: Sequence[Text]
+) -> Iterator[LayerSize]:
+    users = Counter(place for text in texts for place in text)
+    identities = identities_of(description.model_dump())
+    for layer, identity, text in zip(description.layers, identities, texts, strict=True):
+        yield LayerSize(
+            layer.name,
+            layer.where,
+            layer.kernel,
+            sum(text.values()),
+            sum(size for place, size in text.items() if users[place] == 1),
+            layer.constants_bytes,
+            layer.arena_bytes,
+            product.stack(layer.function).size if layer.function else 0,
+            identity,
+        )
 
 
 def compiled_objects(

@@ -15,14 +15,13 @@
 
 from umakit.tools.sweeps.machines import machine_with
 from umakit.tools.sweeps.points import PredictedMachine, SimulatedMachine, Source
-from umakit.tools.sweeps.predict import PredictedLayer, PredictedNetwork, predict_network
+from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
 from umakit.tools.sweeps.settings import parse_settings, parse_sweeps, read_configuration
 from umakit.tools.sweeps.sweep import COSTS, Cost, Sweep, SweptMachine, sweep_machines
 
 __all__ = [
     "COSTS",
     "Cost",
-    "PredictedLayer",
     "PredictedMachine",
     "PredictedNetwork",
     "SimulatedMachine",

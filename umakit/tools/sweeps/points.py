@@ -40,6 +40,7 @@ from umakit.pipeline import (
     import_network,
     partition_network,
 )
+from umakit.tools.columns import known_sum
 from umakit.tools.inputs import random_inference
 from umakit.tools.sweeps.machines import backend_digest, machine_with
 from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
@@ -316,13 +317,10 @@ def _run(library: Path, network: Network, backend: UMABackend) -> SimulatedMachi
     cycles = [each.clock_cycles for each in own]
     moved = [each.moved_bytes for each in own]
     return SimulatedMachine(
-        _sum(cycles), _sum(moved), "" if own and None not in cycles else "nothing counts cycles"
+        known_sum(cycles),
+        known_sum(moved),
+        "" if own and None not in cycles else "nothing counts cycles",
     )
-
-
-def _sum(figures: list[int | None]) -> int | None:
-    known = [each for each in figures if each is not None]
-    return sum(known) if known and len(known) == len(figures) else None
 
 
 def _raise_what_workers_lack(error: UmakitError) -> None:

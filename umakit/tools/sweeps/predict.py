@@ -13,12 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from umakit.backend.base import UMABackend
-from umakit.devices.totals import CycleTotals, LayerCycles
+from umakit.devices.totals import CycleTotals
 from umakit.errors import BackendError, UmakitError
 from umakit.library.description import program_identities
 from umakit.machine.commands import moved_bytes
-from umakit.machine.counts import EventCounts
-from umakit.machine.energy_config import EnergySection
 from umakit.machine.planner import Prediction, prediction_of
 from umakit.machine.tiles import Tiles
 from umakit.partition.report import CPU, OffloadReport
@@ -33,67 +31,26 @@ from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program
 from umakit.registration.code import raised
 from umakit.text.identities import LayerIdentity
-from umakit.tools.energy import Energy, energy_of
+from umakit.tools.columns import known_sum, view
+from umakit.tools.energy import Energy
 from umakit.tools.energy.events import CPU_STEPS
-from umakit.tools.energy.picojoules import counts_json
+from umakit.tools.energy.picojoules import counts_json, layer_energy
 from umakit.tools.energy.predicted import counts_of_tiles, predicted_counts
 from umakit.tools.inferences.accelerators import Scratchpad, accelerator_inferences
 from umakit.tools.inferences.collect import predicted_inferences
-from umakit.tools.inferences.figures import LayerFigures, SeveralInferences
+from umakit.tools.inferences.figures import SeveralInferences
+from umakit.tools.record import LayerRecord
+
+LAYER = (
+    "number name where operators macs identity cycles:predicted_cycles moved_bytes:predicted_bytes "
+    "bound scratchpad_bytes utilisation"
+)
 
 
-@dataclass(frozen=True)
-class PredictedLayer:
-    """A step of the program.
-
-    Attributes:
-        number: number of the step in execution order, from 1.
-        name: name of the layer in the user's model.
-        where: `cpu` or the name of the backend.
-        operators: operators of the step, by their names in Relax.
-        macs: multiply-accumulates computed from the shapes.
-        cycles: cycles of the device's clock by the cost model; None on the CPU and for layers that
-            the backend does not cut into tiles.
-        moved_bytes: bytes over the bus in both directions; None as for `cycles`.
-        bound: lower bound of the cycles of all tilings; None as for `cycles`.
-        scratchpad_bytes: use of the accelerator's memories by the tiles; None as for `cycles`.
-        utilisation: multiply-accumulates relative to the capacity of all cells in these cycles, 0
-            to 1; None as for `cycles`, and for layers without multiply-accumulates.
-        identity: identity of the step in terms of the model.
-        counts: counts of events that take energy; None on the CPU.
-        figures: picojoules of these events; None if `accel.toml` has none.
-    """
-
-    number: int
-    name: str
-    where: str
-    operators: tuple[str, ...]
-    macs: int
-    identity: LayerIdentity | None = None
-    cycles: int | None = None
-    moved_bytes: int | None = None
-    bound: int | None = None
-    scratchpad_bytes: int | None = None
-    utilisation: float | None = None
-    counts: EventCounts | None = None
-    figures: EnergySection | None = None
-
-    @property
-    def energy(self) -> Energy | None:
-        """The energy of `counts`; None without counts or figures."""
-        if self.counts is None or self.figures is None:
-            return None
-        return energy_of(self.counts, self.figures)
-
-    @property
-    def on_cpu(self) -> bool:
-        return self.where == CPU
-
-    def as_json(self) -> dict[str, Any]:
-        plain = {k: v for k, v in vars(self).items() if k not in ("counts", "figures")}
-        plain["identity"] = None if self.identity is None else self.identity.as_json()
-        events = None if self.counts is None else counts_json(self.counts, self.figures)
-        return {**plain, "operators": list(self.operators), "events": events}
+def _layer_json(layer: LayerRecord) -> dict[str, Any]:
+    counts = layer.predicted
+    events = None if counts is None else counts_json(counts, layer.energy_section)
+    return {**view(layer, LAYER), "events": events}
 
 
 @dataclass(frozen=True)
@@ -110,7 +67,7 @@ class PredictedNetwork:
         inferences: figures of several consecutive inferences; None if not requested.
     """
 
-    layers: tuple[PredictedLayer, ...]
+    layers: tuple[LayerRecord, ...]
     report: OffloadReport
     cells: int | None
     scratchpad_bytes: int
@@ -121,10 +78,10 @@ class PredictedNetwork:
     @cached_property
     def totals(self) -> CycleTotals:
         """The sum of predicted cycles, and the number of included layers."""
-        return CycleTotals.of(LayerCycles(each.on_cpu, None, each.cycles) for each in self.layers)
+        return CycleTotals.of(each.measured_and_predicted for each in self.layers)
 
     @property
-    def offloaded(self) -> tuple[PredictedLayer, ...]:
+    def offloaded(self) -> tuple[LayerRecord, ...]:
         return tuple(each for each in self.layers if not each.on_cpu)
 
     @property
@@ -133,12 +90,12 @@ class PredictedNetwork:
 
         None without such layers, or if a layer's cycles are unknown.
         """
-        return _sum(each.cycles for each in self.offloaded)
+        return known_sum(each.predicted_cycles for each in self.offloaded)
 
     @property
     def moved_bytes(self) -> int | None:
         """The moved bytes of these layers; None as for `cycles`."""
-        return _sum(each.moved_bytes for each in self.offloaded)
+        return known_sum(each.predicted_bytes for each in self.offloaded)
 
     @property
     def largest_scratchpad_bytes(self) -> int | None:
@@ -168,7 +125,7 @@ class PredictedNetwork:
     @property
     def accelerator_energy(self) -> Energy | None:
         """The energy of the layers on the accelerator; None without figures, or without layers."""
-        energies = [each.energy for each in self.offloaded]
+        energies = [layer_energy(each) for each in self.offloaded]
         known = [each for each in energies if each is not None]
         return Energy.sum(known) if known else None
 
@@ -195,7 +152,7 @@ class PredictedNetwork:
             "energy": None if self.energy is None else self.energy.as_json(),
             "notices": list(self.notices),
             "inferences": None if self.inferences is None else self.inferences.as_json(),
-            "layers": [each.as_json() for each in self.layers],
+            "layers": [_layer_json(each) for each in self.layers],
         }
 
 
@@ -228,11 +185,10 @@ def predict_network(
     program = planned.program
     identities = program_identities(program, partitioned.report)
     layers = tuple(
-        replace(
-            _layer(number, call, program, partitioned.report, backend),
-            identity=identities[number - 1],
+        _layer(number, call, identity, program, partitioned.report, backend)
+        for number, (call, identity) in enumerate(
+            zip(program.calls, identities, strict=True), start=1
         )
-        for number, call in enumerate(program.calls, start=1)
     )
     notices = (*network.model.notices, *backend.notices, *partitioned.notices)
     return PredictedNetwork(
@@ -247,15 +203,9 @@ def predict_network(
 
 
 def _inferences(
-    layers: Iterable[PredictedLayer], planned: PlannedProgram, backend: UMABackend, count: int
+    layers: Iterable[LayerRecord], planned: PlannedProgram, backend: UMABackend, count: int
 ) -> SeveralInferences:
-    figures = [
-        LayerFigures(
-            each.name, each.where, None, predicted_cycles=each.cycles,
-            predicted_bytes=each.moved_bytes,
-        )
-        for each in layers
-    ]  # fmt: skip
+    figures = [replace(each, identity=None) for each in layers]
     scratchpads = Scratchpad.of_plan(planned.memory)
     bounds = accelerator_inferences(planned.program, scratchpads, [backend], count)
     return predicted_inferences(figures, count, bounds)
@@ -276,29 +226,36 @@ def scratchpad_bytes_of(backend: UMABackend) -> int:
 
 
 def _layer(
-    number: int, call: KernelCall, program: Program, report: OffloadReport, backend: UMABackend
-) -> PredictedLayer:
-    operators = tuple(report.placements[row].operator for row in call.rows)
-    plain = PredictedLayer(number, call.label, call.target, operators, call.macs)
-    figures = backend.configuration.energy
+    number: int,
+    call: KernelCall,
+    identity: LayerIdentity,
+    program: Program,
+    report: OffloadReport,
+    backend: UMABackend,
+) -> LayerRecord:
+    plain = LayerRecord(
+        "cpu step" if call.target == CPU else "layer", call.label, call.target, identity, "",
+        call.macs, None, None, number=number,
+        operators=tuple(report.placements[row].operator for row in call.rows),
+    )  # fmt: skip
     composite = program.kernels[call.kernel].composite if call.kernel else None
     if call.target != backend.target_name or composite is None:
         return plain
+    plain = replace(plain, energy_section=backend.configuration.energy)
     found = _predicted(program, composite, backend)
     if found is None or backend.tiling is None:
-        return replace(plain, counts=predicted_counts(program, call, backend), figures=figures)
+        return replace(plain, predicted=predicted_counts(program, call, backend))
     tiles, prediction = found
     cells = cells_of(backend)
-    return PredictedLayer(
-        number, call.label, call.target, operators, call.macs,
-        cycles=prediction.cycles,
-        moved_bytes=moved_bytes(tiles),
+    return replace(
+        plain,
+        predicted_cycles=prediction.cycles,
+        predicted_bytes=moved_bytes(tiles),
         bound=max(prediction.bound.compute, prediction.bound.memory),
         scratchpad_bytes=tiles.scratchpad_bytes,
         utilisation=call.macs / (prediction.cycles * cells) if call.macs and cells else None,
-        counts=counts_of_tiles(backend, backend.tiling, tiles, prediction),
-        figures=figures,
-    )  # fmt: skip
+        predicted=counts_of_tiles(backend, backend.tiling, tiles, prediction),
+    )
 
 
 def _predicted(
@@ -315,13 +272,6 @@ def _predicted(
         raise BackendError(
             f"its planner failed: {raised(error, backend)}", where=backend.target_name
         ) from error
-
-
-def _sum(figures: Iterable[int | None]) -> int | None:
-    """Return the sum of figures; None without figures, or if one is unknown."""
-    values = list(figures)
-    known = [each for each in values if each is not None]
-    return sum(known) if known and len(known) == len(values) else None
 
 
 def without_cost_model(backend: UMABackend) -> str:

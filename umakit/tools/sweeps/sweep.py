@@ -160,26 +160,13 @@ def sweep_machines(
     configuration = read_configuration(Path(source.folder))
     for point in points:
         configured(configuration, point)  # refuses mistakes before any machine is tried
-    kept = SweepRecords(records, inputs)
-    pool = workers or ThisProcess()
-
-    def told(stage: str) -> Callable[[int, int], None]:
-        return lambda done, count: tell(stage, done, count)
-
-    predicted = _answers(
-        source, points, "predicted", PredictedMachine, predict_machine, kept, pool,
-        told("predicting"),
-    )  # fmt: skip
+    asking = _Asking(source, SweepRecords(records, inputs), workers or ThisProcess(), tell)
+    predicted = asking.answers(points, "predicted", PredictedMachine, predict_machine)
     # Recorded settings have the key order of another call.
     predicted = [replace(m, settings=dict(p)) for m, p in zip(predicted, points, strict=True)]
     front = pareto_front([_offer(each, costs) for each in predicted])
     chosen = [point for point, best in zip(points, front, strict=True) if best and simulate]
-    simulated = iter(
-        _answers(
-            source, chosen, "simulated", SimulatedMachine, simulate_machine, kept, pool,
-            told("simulating"),
-        )
-    )  # fmt: skip
+    simulated = iter(asking.answers(chosen, "simulated", SimulatedMachine, simulate_machine))
     machines = tuple(
         SweptMachine(machine, best, next(simulated) if best and simulate else None)
         for machine, best in zip(predicted, front, strict=True)
@@ -188,30 +175,37 @@ def sweep_machines(
     return Sweep(name, Path(source.model).name, tuple(costs), machines)
 
 
-def _answers(
-    source: Source,
-    points: Sequence[Settings],
-    kind: str,
-    answer: type[Answer],
-    function: Callable[[Source, Settings], Answer],
-    records: SweepRecords,
-    workers: Workers,
-    tell: Callable[[int, int], None],
-) -> list[Answer]:
-    keys = [source.key(point, kind) for point in points]
-    found = {key: records.find(key, answer) for key in keys}
-    missing = [n for n, key in enumerate(keys) if found[key] is None]
-    done = len(points) - len(missing)
-    if points:
-        tell(done, len(points))
-    answers = workers.map(function, [(source, dict(points[n])) for n in missing])
-    for number, computed in zip(missing, answers, strict=True):
-        found[keys[number]] = computed
-        if getattr(computed, "is_final", True):
-            records.add(keys[number], computed)
-        done += 1
-        tell(done, len(points))
-    return [each for key in keys if (each := found[key]) is not None]
+@dataclass(frozen=True)
+class _Asking:
+    """Answers to questions about machines, recorded ones first."""
+
+    source: Source
+    records: SweepRecords
+    workers: Workers
+    tell: Tell
+
+    def answers(
+        self,
+        points: Sequence[Settings],
+        kind: Literal["predicted", "simulated"],
+        answer: type[Answer],
+        function: Callable[[Source, Settings], Answer],
+    ) -> list[Answer]:
+        stage = {"predicted": "predicting", "simulated": "simulating"}[kind]
+        keys = [self.source.key(point, kind) for point in points]
+        found = {key: self.records.find(key, answer) for key in keys}
+        missing = [n for n, key in enumerate(keys) if found[key] is None]
+        done = len(points) - len(missing)
+        if points:
+            self.tell(stage, done, len(points))
+        tasks = [(self.source, dict(points[n])) for n in missing]
+        for number, computed in zip(missing, self.workers.map(function, tasks), strict=True):
+            found[keys[number]] = computed
+            if getattr(computed, "is_final", True):
+                self.records.add(keys[number], computed)
+            done += 1
+            self.tell(stage, done, len(points))
+        return [each for key in keys if (each := found[key]) is not None]
 
 
 def cost_of(machine: PredictedMachine, cost: Cost) -> int | None:

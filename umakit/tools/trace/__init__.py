@@ -6,7 +6,6 @@
     model.py      Trace         slices and counters by layer, in cycles
     simulated.py  trace_of_run  records of simulators or RTL designs in a run, and use of memory
     reported.py   trace_of_report  simulations and predictions, of `uma report`
-    first.py      first_inference  the run of the first inference alone
     writing.py    write_trace   the file, in the trace-event format
 """
 

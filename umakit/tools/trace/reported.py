@@ -22,9 +22,8 @@ from umakit.machine.stalls import NEVER, Schedule, awaited_commands
 from umakit.machine.tiles import Tiles
 from umakit.program.program import KernelCall, Program
 from umakit.tools.accounting.cpu_cycles import CpuCycles
-from umakit.tools.trace.first import first_inference
 from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer, layer_name
-from umakit.tools.trace.simulated import command_slices, trace_of_run
+from umakit.tools.trace.simulated import command_slices, first_inference, trace_of_run
 
 
 def trace_of_report(

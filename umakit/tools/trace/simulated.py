@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from umakit.devices.run import CommandTimes, LayerProfile, RunResult
+from umakit.devices.designs import Design
+from umakit.devices.inputs import check_inputs
+from umakit.devices.run import Arrays, CommandTimes, LayerProfile, RunResult, run_library
 from umakit.errors import InputError
+from umakit.library.metadata import load_metadata
 from umakit.tools.accounting.cpu_cycles import CpuCycles
 from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer, layer_name
 
@@ -166,3 +170,35 @@ def _covered(places: list[tuple[int, int]]) -> int:
         total += max(0, last - max(first, end))
         end = max(end, last)
     return total
+
+
+def first_inference(
+    library: Path,
+    arrays: Arrays,
+    result: RunResult,
+    timeout: float | None = None,
+    rtl: Sequence[Design] = (),
+    cpu: str = "",
+) -> RunResult:
+    """Return the run of the first inference alone, on the host, with recorded commands.
+
+    Profiles of several inferences are means, which do not match the times of one inference.
+
+    Args:
+        arrays: inputs by name, of one inference or several.
+        result: the run of all of them, with a profile and recorded commands.
+        timeout, rtl, cpu: as in `umakit.run_library`.
+
+    Raises:
+        InputError: there is no inference.
+    """
+    if result.runs == 1:
+        return result
+    expected = load_metadata(library)["umakit"]["inputs"]
+    count, _, checked = check_inputs(expected, arrays)
+    if count == 0:
+        raise InputError("the inputs hold no inference to trace")
+    first = {item["name"]: array[:1] for item, array in zip(expected, checked, strict=True)}
+    return run_library(
+        library, first, profile=True, record_commands=True, timeout=timeout, rtl=rtl, cpu=cpu
+    )
