@@ -22,8 +22,8 @@ from umakit.frontend.torch.registry import (
     converts,
     op,
     operand,
-    relax,
 )
+from umakit.tvm_api import relax
 
 Used = list[tuple[int, Node]]
 """Dimensions that have an index, ascending, each with it."""

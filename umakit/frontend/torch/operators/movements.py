@@ -16,8 +16,8 @@ from umakit.frontend.torch.registry import (
     converts,
     left_to_tvm,
     op,
-    relax,
 )
+from umakit.tvm_api import relax
 
 left_to_tvm("cat.default", "tensors dim")
 left_to_tvm("constant_pad_nd.default", "self pad value")

@@ -18,8 +18,8 @@ from umakit.frontend.torch.registry import (
     converts,
     moments,
     op,
-    relax,
 )
+from umakit.tvm_api import relax
 
 
 def _standardized(value: Expr, axes: Sequence[int], epsilon: float, graph: Graph) -> Expr:

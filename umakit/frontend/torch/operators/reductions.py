@@ -24,8 +24,8 @@ from umakit.frontend.torch.registry import (
     op,
     operand,
     reduced_axes,
-    relax,
 )
+from umakit.tvm_api import relax
 
 left_to_tvm("argmax.default argmin.default", "self dim keepdim")
 
