@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from umakit.cli.console import print_whole, say, say_wrapped
 from umakit.cli.owner_tables import print_owners
@@ -100,26 +100,13 @@ def total_table(several: SeveralInferences) -> Table:
     kinds = ("cycles", "bus B")
     names = [f"{part} {kind}" for kind in kinds for part in ("first", "steady", "all")]
     table = new_table(_inferences(several.count), *names, right=tuple(names))
-    first, steady = several.first, several.steady
-    if first.accounting is not None:
+    parts = (several.first, several.steady, several)
+    if several.first.accounting is not None:
         table.add_row(
-            "simulated",
-            _spread(first.clock_cycles),
-            _spread(None if steady is None else steady.clock_cycles),
-            known_count(several.clock_cycles),
-            _spread(first.moved_bytes),
-            _spread(None if steady is None else steady.moved_bytes),
-            known_count(several.moved_bytes),
+            "simulated", *_figures(parts, "clock_cycles"), *_figures(parts, "moved_bytes")
         )
-    table.add_row(
-        "predicted",
-        known_count(first.predicted_cycles),
-        "" if steady is None else known_count(steady.predicted_cycles),
-        known_count(several.predicted_cycles),
-        known_count(first.predicted_bytes),
-        "" if steady is None else known_count(steady.predicted_bytes),
-        known_count(several.predicted_bytes),
-    )
+    predicted = (*_figures(parts, "predicted_cycles"), *_figures(parts, "predicted_bytes"))
+    table.add_row("predicted", *predicted)
     if several.steady is not None:
         for each in several.accelerators:
             _add_kept(table, several, each)
@@ -185,6 +172,15 @@ def _loads(weights: KeptWeights) -> str:
 
 def _inferences(count: int) -> str:
     return "1 inference" if count == 1 else f"{count:,} inferences"
+
+
+def _figures(parts: Sequence[Any], *names: str) -> list[str]:
+    """Return figures of the first inference, of each later one if there is any, and of all."""
+    return ["" if each is None else _text(getattr(each, name)) for name in names for each in parts]
+
+
+def _text(figure: Spread | int | None) -> str:
+    return known_count(figure) if figure is None or isinstance(figure, int) else _spread(figure)
 
 
 def _spread(spread: Spread | None) -> str:

@@ -231,7 +231,7 @@ def _run(
         return done
     from umakit.tools.accounting import account
     from umakit.tools.energy import NetworkEvents
-    from umakit.tools.inferences.collect import measured_inferences
+    from umakit.tools.inferences.figures import measured_inferences
 
     designs = [each.backend for each in how.rtl]
     if how.inferences is not None:

@@ -32,7 +32,7 @@ from umakit.library.metadata import load_metadata
 from umakit.machine.bounds.inferences import inferences_bound, layers_that_fit
 from umakit.machine.bounds.limits import EngineLimit, Limits
 from umakit.machine.bounds.network import Read, Step
-from umakit.tools.inferences.collect import measured_inferences
+from umakit.tools.inferences.figures import measured_inferences
 
 CHOCOLATE = "chocolate_accelerator"
 MODEL = DIGITS / "digits_int8.onnx"

@@ -18,8 +18,8 @@ from diff_sweep import onnx_batches
 from execution import VANILLA, vanilla
 from networks import Graph, mobilenet_v1, save
 from tflite_networks import trained_model
-from umakit.cli import size_tables
 from umakit.cli.main import run_command
+from umakit.cli.size import size_notes
 
 import umakit
 from umakit.errors import BuildError, LibraryError
@@ -193,7 +193,7 @@ def test_kernels_that_gcc_merges_removes_or_inlines_are_accounted_for(
     assert stacks[2] == stacks[3] >= 200 and stacks[4:] == [0, 0]
     assert sizes.stack_bytes is not None and sizes.stack_bytes > stacks[2]
     assert sizes.stack_external_calls == ()
-    (note,) = (line for line in size_tables.size_notes(sizes) if "no code" in line)
+    (note,) = (line for line in size_notes(sizes) if "no code" in line)
     assert note.startswith("no code of their own: nothing, inlined; ")
 
 

@@ -4,7 +4,7 @@
 ::
 
     figures.py        SeveralInferences        the figures, as printed by `--json`
-    collect.py        measured_inferences      figures of a run, without TVM
+                      measured_inferences      figures of a run, without TVM
                       predicted_inferences     figures of cost models
     accelerators.py   accelerator_inferences   bounds, and weights that could stay
 """

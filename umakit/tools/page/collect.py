@@ -32,8 +32,7 @@ from umakit.tools.inferences.accelerators import (
     accelerator_inferences,
     predicted_bytes,
 )
-from umakit.tools.inferences.collect import measured_inferences
-from umakit.tools.inferences.figures import SeveralInferences
+from umakit.tools.inferences.figures import SeveralInferences, measured_inferences
 from umakit.tools.inputs import random_inputs
 from umakit.tools.page.bounds import accelerator_bounds, layer_bounds
 from umakit.tools.page.engines import Engines

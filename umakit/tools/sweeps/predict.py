@@ -37,8 +37,7 @@ from umakit.tools.energy.events import CPU_STEPS
 from umakit.tools.energy.picojoules import counts_json, layer_energy
 from umakit.tools.energy.predicted import counts_of_tiles, predicted_counts
 from umakit.tools.inferences.accelerators import Scratchpad, accelerator_inferences
-from umakit.tools.inferences.collect import predicted_inferences
-from umakit.tools.inferences.figures import SeveralInferences
+from umakit.tools.inferences.figures import SeveralInferences, predicted_inferences
 from umakit.tools.record import LayerRecord
 
 LAYER = (

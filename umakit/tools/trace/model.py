@@ -40,7 +40,7 @@ class TracedLayer:
 
     Attributes:
         number: number of the step in execution order, from 1.
-        name: name of the step, see `layer_name`.
+        name: name of the step.
         where: `cpu` or the name of a backend.
         cycles: duration; None if unknown, and for CPU steps of a simulation.
         args: figures of the step.
@@ -98,8 +98,3 @@ class Trace:
     fingerprint: str
     processes: tuple[Process, ...]
     memory: Mapping[str, tuple[int, ...]]
-
-
-def layer_name(name: str) -> str:
-    """Return a layer's name in a trace, for its name in `metadata.json`."""
-    return name

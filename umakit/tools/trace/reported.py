@@ -21,8 +21,8 @@ from umakit.machine.planner import prediction_of
 from umakit.machine.stalls import NEVER, Schedule, awaited_commands
 from umakit.machine.tiles import Tiles
 from umakit.program.program import KernelCall, Program
-from umakit.tools.accounting.cpu_cycles import CpuCycles
-from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer, layer_name
+from umakit.tools.accounting.account import CpuCycles
+from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer
 from umakit.tools.trace.simulated import command_slices, first_inference, trace_of_run
 
 
@@ -194,7 +194,7 @@ def _predicted(
     args: dict[str, Any] = {"layer": index + 1, "where": said["where"], "macs": said["macs"]}
     if said.get("identity"):
         args["identity"] = said["identity"]
-    name, number = layer_name(said["name"]), index + 1
+    name, number = said["name"], index + 1
     if said["where"] == "cpu" or plan is None:
         on_cpu = said["where"] == "cpu"
         cycles = cpu.predicted(said) if on_cpu else said.get("predicted_cycles")

@@ -12,8 +12,8 @@ from umakit.devices.inputs import check_inputs
 from umakit.devices.run import Arrays, CommandTimes, LayerProfile, RunResult, run_library
 from umakit.errors import InputError
 from umakit.library.metadata import load_metadata
-from umakit.tools.accounting.cpu_cycles import CpuCycles
-from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer, layer_name
+from umakit.tools.accounting.account import CpuCycles
+from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer
 
 ENGINE_RANK = 40
 """Rank of the tracks of engines."""
@@ -99,7 +99,7 @@ def _process(
         layers.append(
             TracedLayer(
                 index + 1,
-                layer_name(said["name"]),
+                said["name"],
                 profile.where,
                 cycles,
                 figures,
@@ -119,7 +119,7 @@ def _slices(index: int, profile: LayerProfile, details: Details) -> Iterator[Sli
             f"{profile.where}: {each.stream}",
             each.label or name or each.stream or "command",
             each,
-            {"layer": index + 1, "layer_name": layer_name(profile.name), **figures},
+            {"layer": index + 1, "layer_name": profile.name, **figures},
         )
 
 
