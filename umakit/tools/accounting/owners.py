@@ -10,6 +10,7 @@ from typing import Any
 
 from umakit.devices.totals import included
 from umakit.tools.accounting.host import Answering, Host
+from umakit.tools.columns import view
 from umakit.tools.record import LayerRecord, Parts, Source
 
 CPU_SOURCES: Mapping[Source, str] = {
@@ -142,21 +143,11 @@ class Accounting:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "inferences": self.inferences,
-            "clock_cycles": self.clock_cycles,
-            "measured_from_begin_to_end": self.is_whole,
+            **view(self, "inferences clock_cycles measured_from_begin_to_end:is_whole"),
             "unknown_layers": self.unknown_layers,
             "cpu_steps": len(self.cpu_steps),
-            "cpu_clock_hz": self.cpu_clock,
-            "cpu_cycles": self.cpu_cycles,
-            "cpu_sources": list(self.cpu_sources),
-            "clocks": self.clocks,
-            "cycles": self.cycles,
-            "by_accelerator": self.by_accelerator,
-            "headline": self.headline,
-            "host": self.host.as_json(),
-            "parts": None if self.parts is None else self.parts.as_json(),
-            "rows": [row.as_json() for row in self.rows],
+            **view(self, "cpu_clock_hz:cpu_clock cpu_cycles cpu_sources clocks cycles"),
+            **view(self, "by_accelerator headline host parts rows"),
         }
 
 

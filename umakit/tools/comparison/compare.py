@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from umakit.tools.columns import view
 from umakit.tools.comparison.figures import (
     FIGURES,
     MEASURED,
@@ -43,15 +44,7 @@ class Compared(Change):
         return None if self.unknown else super().change
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.figure.name,
-            "unit": self.figure.unit,
-            "a": self.a,
-            "b": self.b,
-            "change": self.change,
-            "percent": self.percent,
-            "unknown": self.unknown,
-        }
+        return view(self.figure, "name unit") | view(self, "a b change percent unknown")
 
 
 @dataclass(frozen=True)
@@ -201,9 +194,7 @@ class Comparison:
 def _side(report: Report, name: str) -> dict[str, Any]:
     return {
         "name": name,
-        "model": report.model,
-        "model_sha256": report.model_sha256,
-        "umakit_version": report.umakit_version,
+        **view(report, "model model_sha256 umakit_version"),
         "accelerators": [each.name for each in report.accelerators],
         "inputs": report.inputs,
     }
@@ -220,8 +211,8 @@ def _steps(
 
 
 def _figures(of: Any) -> dict[str, Any]:
-    found = {figure.name: of(figure) for figure in FIGURES if figure.of_step is not None}
     return {
-        name: {"a": each.a, "b": each.b, "change": each.change, "percent": each.percent}
-        for name, each in found.items()
+        figure.name: view(of(figure), "a b change percent")
+        for figure in FIGURES
+        if figure.of_step is not None
     }

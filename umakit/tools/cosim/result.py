@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from umakit.tools.columns import view
+
 
 @dataclass(frozen=True)
 class CosimLayer:
@@ -57,21 +59,10 @@ class CosimLayer:
         """Return the layer for other programs."""
         percent = self.difference_percent
         return {
-            "layer": self.name,
-            "where": self.where,
-            "checked": self.checked,
-            "part": self.is_part,
-            "in_scratchpad": self.stays,
-            "tiles": self.tiles,
-            "model_cycles": self.model_cycles,
-            "rtl_cycles": self.rtl_cycles,
-            "model_access_cycles": self.model_access_cycles,
-            "rtl_access_cycles": self.rtl_access_cycles,
+            **view(self, "layer:name where checked part:is_part in_scratchpad:stays tiles"),
+            **view(self, "model_cycles rtl_cycles model_access_cycles rtl_access_cycles"),
             "difference_percent": None if percent is None else round(percent, 3),
-            "compared_bytes": self.compared_bytes,
-            "register_reads": self.register_reads,
-            "register_writes": self.register_writes,
-            "waits": self.waits,
+            **view(self, "compared_bytes register_reads register_writes waits"),
         }
 
 
@@ -105,11 +96,7 @@ class CosimDifference:
         """Return the difference for other programs."""
         return {
             **self.facts,
-            "layer": self.layer,
-            "backend": self.backend,
-            "kind": self.kind,
-            "sentence": self.sentence,
-            "inference": self.inference,
+            **view(self, "layer backend kind sentence inference"),
             "wave": self.wave or None,
             "wave_cycles": self.wave_cycles if self.wave else None,
             "inputs": self.inputs or None,
@@ -153,12 +140,7 @@ class CosimResult:
         return {
             "agrees": self.difference is None,
             "difference": None if self.difference is None else self.difference.as_json(),
-            "inferences": self.inferences,
-            "layers": [layer.as_json() for layer in self.layers],
+            **view(self, "inferences layers"),
             "model_cycles": sum(layer.model_cycles or 0 for layer in self.layers),
-            "rtl_cycles": self.rtl_cycles,
-            "seconds": self.seconds,
-            "equal_accesses": self.equal_accesses,
-            "cycles_per_second": self.cycles_per_second,
-            "notices": list(self.notices),
+            **view(self, "rtl_cycles seconds equal_accesses cycles_per_second notices"),
         }

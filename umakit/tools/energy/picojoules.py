@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from umakit.machine.counts.events import EventCounts, MemoryCounts
 from umakit.machine.energy_config import EnergySection, MemoryEnergy
+from umakit.tools.columns import view
 from umakit.tools.record import LayerRecord
 
 Missing = Literal["no figure", "not counted"]
@@ -72,12 +73,8 @@ class Energy:
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
-        return {
-            "total_picojoules": self.total,
-            "at_least_picojoules": self.at_least,
-            "counted": dict(self.counted),
-            "not_counted": dict(self.missing),
-        }
+        names = "total_picojoules:total at_least_picojoules:at_least counted not_counted:missing"
+        return view(self, names)
 
 
 def energy_of(counts: EventCounts, section: EnergySection) -> Energy:

@@ -57,7 +57,7 @@ class InferenceFigures:
             **_spread("moved_bytes", self.moved_bytes),
             "predicted_bytes": self.predicted_bytes,
             "layers": [_layer_json(layer) for layer in self.layers],
-            "accounting": None if self.accounting is None else self.accounting.as_json(),
+            **view(self, "accounting"),
         }
 
 
@@ -98,17 +98,11 @@ class SeveralInferences:
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
+        figures = "clock_cycles predicted_cycles moved_bytes predicted_bytes"
         return {
-            "count": self.count,
-            "first": self.first.as_json(),
-            "steady": None if self.steady is None else self.steady.as_json(),
-            "all": {
-                "clock_cycles": self.clock_cycles,
-                "predicted_cycles": self.predicted_cycles,
-                "moved_bytes": self.moved_bytes,
-                "predicted_bytes": self.predicted_bytes,
-            },
-            "accelerators": [each.as_json() for each in self.accelerators],
+            **view(self, "count first steady"),
+            "all": view(self, figures),
+            **view(self, "accelerators"),
         }
 
 

@@ -286,20 +286,13 @@ class Page:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "model": self.model,
-            "name": self.name,
-            "model_sha256": self.fingerprint,
-            "umakit_version": self.umakit_version,
-            "inputs": self.inputs,
-            "tilings": self.tilings,
-            "notices": list(self.notices),
-            "unused_backends": [each.as_json() for each in self.offload.unused],
-            "accelerators": [asdict(each) for each in self.accelerators],
-            "offloaded_macs": self.offload.offloaded_macs,
-            "total_macs": self.offload.total_macs,
-            "clock_cycles": self.clock_cycles,
-            "cycle_totals": self.cycles.as_json(),
-            "moved_bytes": self.moved_bytes,
+            **view(
+                self, "model name model_sha256:fingerprint umakit_version inputs tilings notices"
+            ),
+            **view(self.offload, "unused_backends:unused"),
+            **view(self, "accelerators"),
+            **view(self.offload, "offloaded_macs total_macs"),
+            **view(self, "clock_cycles cycle_totals:cycles moved_bytes"),
             "operators": [
                 {**said, "macs": row.macs, "shape": list(row.shape), "dtype": row.dtype}
                 for said, row in zip(
@@ -308,10 +301,5 @@ class Page:
             ],
             **({"choice": self.offload.comparison.as_json()} if self.offload.comparison else {}),
             "layers": [layer_json(layer) for layer in self.layers],
-            "totals": [total.as_json() for total in self.totals],
-            "bounds": [each.as_json() for each in self.bounds],
-            "accounting": self.accounting.as_json(),
-            "inferences": None if self.inferences is None else self.inferences.as_json(),
-            "events": self.events.as_json(),
-            "memory": dict(self.memory),
+            **view(self, "totals bounds accounting inferences events memory"),
         }

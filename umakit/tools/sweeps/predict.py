@@ -138,19 +138,10 @@ class PredictedNetwork:
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
         return {
-            "cycles": self.cycles,
-            "moved_bytes": self.moved_bytes,
-            "utilisation": self.utilisation,
-            "offloaded_macs": self.report.offloaded_macs,
-            "total_macs": self.report.total_macs,
-            "offloaded_share": self.offloaded_share,
-            "cells": self.cells,
-            "scratchpad_bytes": self.scratchpad_bytes,
-            "largest_scratchpad_bytes": self.largest_scratchpad_bytes,
-            "cycle_totals": self.totals.as_json(),
-            "energy": None if self.energy is None else self.energy.as_json(),
-            "notices": list(self.notices),
-            "inferences": None if self.inferences is None else self.inferences.as_json(),
+            **view(self, "cycles moved_bytes utilisation"),
+            **view(self.report, "offloaded_macs total_macs"),
+            **view(self, "offloaded_share cells scratchpad_bytes largest_scratchpad_bytes"),
+            **view(self, "cycle_totals:totals energy notices inferences"),
             "layers": [_layer_json(each) for each in self.layers],
         }
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from umakit.devices.totals import percent_above
 from umakit.errors import InputError
+from umakit.tools.columns import view
 from umakit.tools.sweeps.points import (
     PredictedMachine,
     SimulatedMachine,
@@ -108,13 +109,7 @@ class Sweep:
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
-        return {
-            "model": self.model,
-            "backend": self.backend,
-            "costs": list(self.costs),
-            "notices": list(self.notices),
-            "points": [each.as_json() for each in self.machines],
-        }
+        return view(self, "model backend costs notices points:machines")
 
 
 Tell = Callable[[str, int, int], None]

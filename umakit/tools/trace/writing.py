@@ -12,6 +12,7 @@ from typing import Any
 
 from umakit.files.outputs import TRACE, check_file, check_parent
 from umakit.files.staging import write_chunks
+from umakit.tools.columns import view
 from umakit.tools.trace.model import CPU_TRACK, LAYER_TRACK, Process, Slice, Trace, TracedLayer
 from umakit.version import __version__
 
@@ -120,14 +121,12 @@ class TraceSummary:
         return sum(counts) + self.outside
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "events": self.events,
-            "dropped_commands": self.dropped,
-            "commands_not_recorded": self.left_out,
-            "commands_after_their_layer": self.outside,
-            "commands_cut_at_the_end_of_their_layer": self.cut,
-            "layers_without_cycles": self.without_cycles,
-        }
+        return view(
+            self,
+            "events dropped_commands:dropped commands_not_recorded:left_out "
+            "commands_after_their_layer:outside commands_cut_at_the_end_of_their_layer:cut "
+            "layers_without_cycles:without_cycles",
+        )
 
 
 def trace_events(trace: Trace, summary: TraceSummary) -> Iterator[Event]:
