@@ -16,7 +16,7 @@ from umakit.backend import UMABackend
 from umakit.library.export import Library
 from umakit.lower import accelerator_kernels
 from umakit.machine import Layer, TilePlanner, Tiling
-from umakit.machine.tilings import PlannedLayers, planning
+from umakit.machine.planner import PlannedLayers
 from umakit.partition.partitioner import partition
 from umakit.patterns import Composite
 from umakit.pipeline import import_network
@@ -96,7 +96,7 @@ def test_passes_in_several_threads_get_tilings_of_their_own_compilation(
 
     def cut(buffers: int) -> tuple[Tiling, PlannedLayers]:
         planned = PlannedLayers({layer: replace(default, buffers=buffers)})
-        with planning({planner: planned}):
+        with planner.planning(planned):
             meeting.wait()
             tiles = planner.tiles_of(composite)
             meeting.wait()
@@ -117,9 +117,9 @@ def test_a_planner_forgets_tilings_at_the_end_of_the_compilation(
     assert default is not None
     other = replace(default, buffers=1 if default.buffers > 1 else 2)
     outer, inner = PlannedLayers({layer: other}), PlannedLayers()
-    with pytest.raises(ZeroDivisionError), planning({planner: outer}):
+    with pytest.raises(ZeroDivisionError), planner.planning(outer):
         assert planner.tiles_of(composite).tiling == other
-        with planning({planner: inner}):
+        with planner.planning(inner):
             assert planner.tiles_of(composite).tiling == default
         # A planner that this compilation does not have; and tilings that are given at the call.
         assert TilePlanner(planner.hardware, planner.driver).tiles_of(composite).tiling == default

@@ -9,6 +9,7 @@ straight-line list of kernel calls and the kernels, ready for C code generation.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from umakit.lower.regions import dissolve_regions
 from umakit.machine import Layer, Tiling
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KEY, Choice, KernelChoices, KernelKey, choosing
-from umakit.machine.tilings import PlannedLayers, planning
+from umakit.machine.planner import PlannedLayers
 from umakit.partition.constant_roles import ConstantRoles
 from umakit.partition.partitioner import Partitioned, run_passes
 from umakit.partition.report import CPU, OffloadReport
@@ -78,17 +79,15 @@ def lower(
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
     """
-    given, planners = tilings or {}, {b.target_name: b.tiling for b in backends}
-    planned = {
-        target: PlannedLayers(given.get(target, {}))
-        for target, planner in planners.items()
-        if planner is not None
-    }
-    made = KernelChoices(choices or {})
-    with (
-        planning({planners[target]: layers for target, layers in planned.items()}),
-        choosing(made),
-    ):
+    given, made = tilings or {}, KernelChoices(choices or {})
+    planned: dict[str, PlannedLayers] = {}
+    with ExitStack() as compilation:
+        for backend in backends:
+            if backend.tiling is not None:
+                layers = PlannedLayers(given.get(backend.target_name, {}))
+                planned[backend.target_name] = layers
+                compilation.enter_context(backend.tiling.planning(layers))
+        compilation.enter_context(choosing(made))
         main, kernels = _lowered(partitioned, backends, check_indices, cpu, generic_rows, made)
     return Lowered(main, kernels, planned, partitioned.roles, made)
 

@@ -33,8 +33,8 @@ from umakit.frontend import Model
 from umakit.lower.kernel_records import KernelRecord, Origin
 from umakit.lower.record_owners import AGAIN, Owner, check_same_owner
 from umakit.machine import Layer, TileMachine, Tiling
+from umakit.machine.planner import PlannedLayers
 from umakit.machine.space import invalid
-from umakit.machine.tilings import PlannedLayers
 from umakit.registration.backend import Backend
 
 FORMAT = "umakit tuning records"

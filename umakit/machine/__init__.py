@@ -10,7 +10,6 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     layer.py      Layer         the sizes of a layer
     tiles.py      Tiling, Tiles tile sizes, loop order, and all tiles of a layer
     requirements.py Transfer, Job transfers and array job of a tile
-    tilings.py    PlannedLayers given tilings and the cut layers of a compilation
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
     layer_pass.py tiled_layer_pass tiles as driver calls: the TIR pass of a backend
     commands.py   commands_of   the commands of a tiled layer for the device

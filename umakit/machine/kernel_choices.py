@@ -3,8 +3,7 @@
 
 A rule lists the possible choices of a kernel, the rule's own choice first. `choose` takes the
 choice of tuning records, else the rule's own. Rules are called deep inside TVM's passes, so the
-choices given to a compilation lie in a context variable, like tilings of accelerators (see
-`umakit.machine.tilings`).
+choices given to a compilation lie in a context variable.
 """
 
 from __future__ import annotations

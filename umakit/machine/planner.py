@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import get_ident
 from typing import Self
 
 from umakit.errors import AcceleratorConfigError, BackendError
@@ -34,7 +35,6 @@ from umakit.machine.tiles import (
     Tiles,
     Tiling,
 )
-from umakit.machine.tilings import PlannedLayers, planned_by
 from umakit.patterns import Composite
 
 COST_MODEL = 1
@@ -80,8 +80,29 @@ class Prediction:
             )
 
 
+@dataclass(frozen=True)
+class PlannedLayers:
+    """The layers that a planner cut in one compilation.
+
+    Attributes:
+        tilings: given tilings; other layers get the default.
+        layers: the cut layers, in the order of the backend's passes, once per prim func.
+    """
+
+    tilings: Mapping[Layer, Tiling] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+
+    @property
+    def tuned(self) -> list[Layer]:
+        """The layers that were cut by a given tiling."""
+        return [layer for layer in self.layers if layer in self.tilings]
+
+
 class TilePlanner:
     """Cuts layers into tiles for an accelerator.
+
+    A backend's passes hold the planner, and compilations in several threads share both. So the
+    planner keeps the tilings of a compilation by thread.
 
     Args:
         hardware: the accelerator: a `Hardware`, or a machine of the backend's own.
@@ -111,7 +132,7 @@ class TilePlanner:
         self.most_buffers = most_buffers
         self._defaults: dict[Layer, Tiling | None] = {}
         self._estimates: Estimates | None = None
-        self._given: Mapping[Layer, Tiling] = {}
+        self._planned: dict[int, PlannedLayers] = {}
 
     @classmethod
     def of(
@@ -163,13 +184,18 @@ class TilePlanner:
         return self.machine.other if isinstance(self.machine, Calibrated) else self.machine
 
     @contextmanager
-    def with_defaults(self, tilings: Mapping[Layer, Tiling]) -> Iterator[None]:
-        """Use these tilings as defaults of their layers in the block, without a search."""
-        before, self._given = self._given, tilings
+    def planning(self, planned: PlannedLayers) -> Iterator[None]:
+        """Let `tiles_of` cut by given tilings, and note the layers, in a block of this thread."""
+        thread = get_ident()
+        before = self._planned.get(thread)
+        self._planned[thread] = planned
         try:
             yield
         finally:
-            self._given = before
+            if before is None:
+                del self._planned[thread]
+            else:
+                self._planned[thread] = before
 
     def calibrate(self, calibration: Calibration | None) -> None:
         """Predict from measured costs; with None, from the backend's description."""
@@ -211,7 +237,7 @@ class TilePlanner:
         is_kits = getattr(self.default, "__func__", None) is TilePlanner.default
         if not is_kits:
             return self.default(layer) is not None
-        return layer in self._given or some_tiling_fits(layer, self.machine, self.most_buffers)
+        return some_tiling_fits(layer, self.machine, self.most_buffers)
 
     def tiles_of(
         self, composite: Composite, tilings: Mapping[Layer, Tiling] | None = None
@@ -229,7 +255,7 @@ class TilePlanner:
         """
         layer = Layer.of(composite)
         if tilings is None:
-            planned = planned_by(self) or PlannedLayers()
+            planned = self._planned.get(get_ident()) or PlannedLayers()
             planned.layers.append(layer)
             tilings = planned.tilings
         tiling = tilings.get(layer) or self.default(layer)
@@ -241,9 +267,6 @@ class TilePlanner:
 
     def default(self, layer: Layer) -> Tiling | None:
         """Return the default tiling by estimate and simulation; None if no tiling fits."""
-        given = self._given.get(layer)
-        if given is not None:
-            return given
         if layer not in self._defaults:
             refused = refusal(layer, self.machine)
             self._defaults[layer] = None if refused else self._selected(layer)

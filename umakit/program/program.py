@@ -17,7 +17,7 @@ from umakit.lower import Kernel
 from umakit.lower.driver_calls import DriverCall
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KernelChoices
-from umakit.machine.tilings import PlannedLayers
+from umakit.machine.planner import PlannedLayers
 from umakit.text.identities import SourceOperator
 
 

@@ -191,10 +191,9 @@ def _measure_batch(
 
 
 def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measurement) -> None:
-    target, planner, tilings = backend.target_name, backend.tiling, _ByShape(batch)
-    assert planner is not None
-    options = ExportOptions(tilings={target: tilings}, overlap="never", keep_layout=True)
-    with temporary_folder("umakit-calibrate-") as temporary, planner.with_defaults(tilings):
+    target = backend.target_name
+    options = ExportOptions(tilings={target: _ByShape(batch)}, overlap="never", keep_layout=True)
+    with temporary_folder("umakit-calibrate-") as temporary:
         dense = [tile.layer for tile in batch if tile.dense]
         module = network_of_layers([tile.layer for tile in batch], dense, batch[0].rounding)
         network, partitioned = partition_model(module, [backend], options=options)
