@@ -18,7 +18,7 @@ from umakit.backend.registry import load_backend_folder
 from umakit.devices.run import LayerProfile, RunResult
 from umakit.library.export import Library
 from umakit.machine.commands import moved_bytes
-from umakit.machine.counts import EventCounts
+from umakit.machine.energy import EventCounts
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.energy import counts_of
 from umakit.tools.energy.predicted import counts_of_tiles

@@ -20,15 +20,19 @@ from test_tile_machines import TwoChannels
 
 import umakit
 from umakit.machine import DriverCosts, Hardware, Kind, Layer, TileMachine, TilePlanner, Tiling
-from umakit.machine.bound import Bound, fill_cycles, layer_bound
-from umakit.machine.bounds.array import array_bound, works_of
-from umakit.machine.bounds.limits import EngineLimit, Limits, limits_of
+from umakit.machine.bounds import (
+    Bound,
+    EngineLimit,
+    Limits,
+    fill_cycles,
+    layer_bound,
+    limits_of,
+)
 from umakit.machine.bounds.losses import CAUSES, losses_of
-from umakit.machine.bounds.network import Read, Step, compulsory_bytes, network_bound
-from umakit.machine.bounds.scratchpad import spilled_bytes
+from umakit.machine.bounds.network import Read, Step, compulsory_bytes, network_bound, spilled_bytes
 from umakit.machine.commands import moved_bytes
 from umakit.machine.costs import Cost, TileSizes
-from umakit.machine.hardware import array_cost, pool_cost
+from umakit.machine.hardware import array_bound, array_cost, pool_cost, works_of
 from umakit.machine.space import SIZED, axis_sizes, invalid, tiles_on
 from umakit.machine.systolic import Dataflow, Product
 from umakit.machine.tiles import AXES, BUFFERS

@@ -22,10 +22,9 @@ from umakit.cli.main import run_command
 
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.machine import Copy, Kind, Layer, TileSizes
-from umakit.machine.calibrated import Calibrated, copy_sizes
-from umakit.machine.calibration import Calibration, read_calibration
+from umakit.machine.calibration import Calibrated, Calibration, copy_sizes, read_calibration
 from umakit.machine.commands import commands_of
-from umakit.machine.program_files import program_files
+from umakit.machine.simulator_config import program_files
 from umakit.machine.space import tiles_on
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.calibration import Outcome

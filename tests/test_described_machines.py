@@ -28,8 +28,7 @@ from umakit.machine import (
     tiles_on,
 )
 from umakit.machine.accelerator_config import load_accelerator_config
-from umakit.machine.cost_tables import CostTable
-from umakit.machine.formulas import FormulaError, parse_formula
+from umakit.machine.formulas import CostTable, FormulaError, parse_formula
 from umakit.machine.space import axis_sizes, invalid, refusal
 from umakit.machine.tiles import AXES, BUFFERS
 

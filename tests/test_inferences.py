@@ -29,8 +29,8 @@ from umakit.devices.inputs import first_inferences
 from umakit.devices.run import RunResult
 from umakit.errors import InputError, LibraryError
 from umakit.library.metadata import load_metadata
+from umakit.machine.bounds import EngineLimit, Limits
 from umakit.machine.bounds.inferences import inferences_bound, layers_that_fit
-from umakit.machine.bounds.limits import EngineLimit, Limits
 from umakit.machine.bounds.network import Read, Step
 from umakit.tools.inferences.figures import measured_inferences
 

@@ -15,9 +15,8 @@ import pytest
 from umakit import find_backend
 from umakit.errors import RegisterMapError
 from umakit.machine.registers.__main__ import generated_files, main
-from umakit.machine.registers.package import register_package
 from umakit.machine.registers.register_map import read_register_map
-from umakit.machine.registers.table import register_table
+from umakit.machine.registers.texts import register_package, register_table
 from umakit.testing.check import check_only_registers
 from umakit.tools.scaffold import new_backend
 from umakit.tools.scaffold.update import update_backend

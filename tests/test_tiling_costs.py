@@ -16,7 +16,7 @@ from umakit.cli.main import run_command
 
 from umakit.errors import AcceleratorConfigError, InputError
 from umakit.machine.accelerator_config import AcceleratorConfig
-from umakit.machine.bound import lower_bound
+from umakit.machine.bounds import lower_bound
 from umakit.machine.costs import Cost
 from umakit.machine.hardware import Hardware, array_cost, pool_cost, transfer_cost
 from umakit.machine.systolic import Dataflow, Product
@@ -135,9 +135,9 @@ def test_a_pool_takes_lanes_of_channels() -> None:
 
 def test_the_bound_is_the_larger_of_compute_and_memory() -> None:
     device = hardware(16, 16, bytes_per_cycle=8)
-    bound = lower_bound(device, 256 * 100 + 1, 8 * 70 + 1)
+    bound = lower_bound(device, 256 * 100 + 1, {"data": 8 * 70 + 1})
     assert (bound.compute, bound.memory, bound.cycles) == (101, 71, 101)
-    assert lower_bound(device, 256, 8 * 70).cycles == 70
+    assert lower_bound(device, 256, {"data": 8 * 70}).cycles == 70
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from umakit.devices.device import (
 )
 from umakit.devices.serial_line import PSEUDO, RATES
 from umakit.errors import InputError
-from umakit.machine.described_files import read_described
+from umakit.machine.config_faults import read_described
 from umakit.text.spelling import closest
 
 FOLDER = Path(__file__).with_name("boards")

@@ -10,7 +10,7 @@ from typing import Any
 from umakit.devices.device import Device
 from umakit.devices.totals import LayerCycles
 from umakit.library.identities import identities_of
-from umakit.machine.counts.events import MemoryCounts
+from umakit.machine.energy import MemoryCounts
 from umakit.text.identities import LayerIdentity
 
 STREAMS = ("load", "array", "store")

@@ -18,8 +18,8 @@ from pydantic import (
 from umakit.errors import RecordsError
 from umakit.frontend import Model
 from umakit.machine import COST_MODEL, DriverCosts, Hardware, TilePlanner
+from umakit.machine.costs import Figure
 from umakit.machine.cpu import Cpu
-from umakit.machine.figures import Figure
 
 AGAIN = "tune again, into another file"
 

@@ -46,15 +46,13 @@ if TYPE_CHECKING:
     from umakit.machine.layer_pass import (
         CONFIGURE_ARGUMENTS,
         COPY_ARGUMENTS,
-        tiled_layer_pass,
-    )
-    from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
-    from umakit.machine.schedules import (
         loops_of,
         placed_schedule,
         tile_schedule,
+        tiled_layer_pass,
         with_calls,
     )
+    from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
     from umakit.machine.space import misfit, tiles_on
     from umakit.machine.systolic import Dataflow
     from umakit.machine.tile_machine import TileMachine
@@ -119,12 +117,12 @@ __getattr__ = imported_on_use(
         "TileSizes": "umakit.machine.costs",
         "Tiles": "umakit.machine.tiles",
         "Tiling": "umakit.machine.tiles",
-        "loops_of": "umakit.machine.schedules",
+        "loops_of": "umakit.machine.layer_pass",
         "misfit": "umakit.machine.space",
-        "placed_schedule": "umakit.machine.schedules",
-        "tile_schedule": "umakit.machine.schedules",
+        "placed_schedule": "umakit.machine.layer_pass",
+        "tile_schedule": "umakit.machine.layer_pass",
         "tiled_layer_pass": "umakit.machine.layer_pass",
         "tiles_on": "umakit.machine.space",
-        "with_calls": "umakit.machine.schedules",
+        "with_calls": "umakit.machine.layer_pass",
     },
 )

@@ -25,7 +25,7 @@ from umakit import sim
 from umakit.errors import AcceleratorConfigError
 from umakit.files.documents import is_special
 from umakit.machine.config_faults import fault_in_file
-from umakit.machine.energy_config import ACCUMULATOR, EnergySection, check_memories
+from umakit.machine.energy import ACCUMULATOR, EnergySection, check_memories
 from umakit.machine.machine_config import MachineSection, Tensor
 from umakit.machine.rtl_config import RtlSection
 from umakit.machine.simulator_config import SimulatorSection, simulator_files

@@ -12,9 +12,8 @@ from umakit.errors import AcceleratorConfigError
 from umakit.machine.accelerator_config import AcceleratorConfig, MemorySection
 from umakit.machine.commands import DriverCosts
 from umakit.machine.config_faults import described_fault
-from umakit.machine.costs import Copy, Cost, TileSizes
+from umakit.machine.costs import Copy, Cost, Figure, TileSizes, flat
 from umakit.machine.description import Does, Engine, Machine, Memory, Queue, Stream
-from umakit.machine.figures import Figure, flat
 from umakit.machine.formulas import Formula, FormulaError
 from umakit.machine.layer import Kind, Layer
 from umakit.machine.machine_config import (

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from umakit.errors import InputError
-from umakit.machine.described_files import read_described
+from umakit.machine.config_faults import read_described
 from umakit.text.spelling import closest_or_all
 
 FOLDER = Path(__file__).with_name("cpus")

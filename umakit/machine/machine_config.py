@@ -17,9 +17,15 @@ from pydantic import (
     model_validator,
 )
 
-from umakit.machine.cost_tables import CostTable, read_table
 from umakit.machine.description import Completion
-from umakit.machine.formulas import FUNCTIONS, Formula, FormulaError, parse_formula
+from umakit.machine.formulas import (
+    FUNCTIONS,
+    CostTable,
+    Formula,
+    FormulaError,
+    parse_formula,
+    read_table,
+)
 from umakit.machine.simulator_config import FilePath
 
 NAME = r"^[a-z][a-z0-9_]*$"

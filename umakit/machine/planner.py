@@ -12,9 +12,8 @@ from typing import Self
 
 from umakit.errors import AcceleratorConfigError, BackendError
 from umakit.machine.accelerator_config import AcceleratorConfig
-from umakit.machine.bound import Bound, layer_bound
-from umakit.machine.calibrated import Calibrated
-from umakit.machine.calibration import Calibration
+from umakit.machine.bounds import Bound, layer_bound
+from umakit.machine.calibration import Calibrated, Calibration
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.configured import ConfiguredMachine

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from umakit.errors import AcceleratorConfigError, short_path
-from umakit.machine.costs import TENSORS, Copy, Cost, TileSizes
+from umakit.machine.costs import TENSORS, Copy, Cost, Figure, TileSizes, costs, flat
 from umakit.machine.description import Does, Engine, Machine, Memory
-from umakit.machine.figures import Figure, costs, flat
 from umakit.machine.layer import Layer
 from umakit.machine.systolic import Dataflow
 

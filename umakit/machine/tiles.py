@@ -17,8 +17,12 @@ from functools import cached_property
 from typing import TypeVar
 
 from umakit.machine.costs import TileSizes
-from umakit.machine.index_arithmetic import (
+from umakit.machine.layer import Layer
+from umakit.machine.requirements import (
+    Buffer,
+    Job,
     Number,
+    Transfer,
     floor_div,
     floor_mod,
     maximum,
@@ -26,8 +30,6 @@ from umakit.machine.index_arithmetic import (
     named,
     times,
 )
-from umakit.machine.layer import Layer
-from umakit.machine.requirements import Buffer, Job, Transfer
 from umakit.machine.systolic import Dataflow
 from umakit.machine.tile_machine import OneMemory, TileMachine
 

@@ -32,11 +32,11 @@ from umakit.machine.calibration import (
     figures_of,
     read_calibration,
 )
-from umakit.machine.program_files import program_files
 from umakit.machine.simulator_config import (
     C_SUFFIXES,
     CXX_SUFFIXES,
     HEADER_SUFFIXES,
+    program_files,
     simulator_files,
 )
 from umakit.operators.drawing import Drawing

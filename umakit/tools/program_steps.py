@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from umakit.machine.bounds.network import CycleBound, Read, Step
+from umakit.machine.bounds import CycleBound
+from umakit.machine.bounds.network import Read, Step
 from umakit.machine.layer import Layer
 from umakit.patterns import Composite
 from umakit.program.program import KernelCall, Program, Role, Tensor

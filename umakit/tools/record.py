@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from umakit.devices.inferences import Spread
     from umakit.devices.profiles import CommandTimes
     from umakit.devices.totals import LayerCycles
-    from umakit.machine.bounds.array import ArrayBound
     from umakit.machine.bounds.losses import Losses
-    from umakit.machine.counts.events import EventCounts
-    from umakit.machine.energy_config import EnergySection
+    from umakit.machine.energy import EnergySection, EventCounts
+    from umakit.machine.hardware import ArrayBound
 else:  # pydantic reads records from saved reports, which have none of these figures
     ArrayBound = CommandTimes = EnergySection = EventCounts = Losses = Spread = Any
 
@@ -347,7 +346,7 @@ class LayerRecord:
     @property
     def counts(self) -> EventCounts:
         """The measured events, else the predicted ones."""
-        from umakit.machine.counts.events import EventCounts
+        from umakit.machine.energy import EventCounts
 
         return self.measured or self.predicted or EventCounts()
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from umakit.machine.bounds.limits import Limits
-from umakit.machine.bounds.network import CycleBound, Step, bound_of, compulsory_bytes
+from umakit.machine.bounds import CycleBound, Limits, bound_of
+from umakit.machine.bounds.network import Step, compulsory_bytes
 from umakit.machine.costs import TENSORS
 from umakit.machine.tile_machine import TileMachine
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from umakit.machine.bound import Bound
+from umakit.machine.bounds import Bound
 from umakit.machine.clock import Run
 from umakit.machine.stalls import CycleBreakdown, Waits, cycle_breakdown
 

@@ -8,9 +8,34 @@ the bus at least once, and so has each byte that the outside reads, and the bus 
 cycle. The two may overlap entirely, so the larger one is the bound (the roofline of S. Williams et
 al., CACM 52(4), 2009, for a whole network). The bytes are the first reads and the last writes of
 the red-blue pebble game (J. Hong and H. Kung, STOC 1981). All further moves of the game depend on
-the size of the fast memory; `scratchpad.py` adds their bytes.
+the size of the fast memory; `spilled_bytes` counts their bytes.
 
 Steps on the CPU take no part: their results are inputs here, and their operands outputs.
+
+**Bytes that cannot stay in an accelerator between layers** (`spilled_bytes`). This bound holds for
+schedules that compute layer after layer in the program's order: all jobs of a layer come after all
+jobs of the previous layer. Schedules that fuse layers may beat this bound; no schedule beats
+`network_bound` without these bytes.
+
+The argument is the red-blue pebble game (J. Hong and H. Kung, STOC 1981) with a red pebble for each
+byte of the scratchpad. It counts the pebbles at a boundary, the moment between the last job of a
+layer and the first job of the next layer:
+
+1. A byte is live at a boundary if a later layer needs the byte and the accelerator held it before:
+   computed, or loaded for an earlier layer. With L live bytes at a boundary and S bytes of
+   scratchpad, at least L - S live bytes lie in main memory alone.
+2. Each of these bytes has to be loaded between this boundary and the end of the layer that needs
+   the byte next. This load comes on top of the loads that every schedule has, as the byte was
+   loaded or computed before.
+3. A byte computed by the accelerator also needs a store. Every schedule has this store if the
+   outside reads the tensor; otherwise the store is additional. So a byte costs one or two copies,
+   and the cheapest L - S live bytes are a bound of the bus traffic for a boundary.
+4. Two boundaries without a common live tensor have different copies, so their bounds add up. The
+   set of such boundaries with the largest sum gives the result. As a tensor is live over an
+   interval of boundaries, one pass over the boundaries finds the largest sum.
+
+The bound ignores the time within a layer, where operands, result and weights need room at once, and
+tiles: both only add bytes. Accumulator memories hold no tensors of the network and do not count.
 """
 
 from __future__ import annotations
@@ -18,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from umakit.machine.bounds.limits import Limits
+from umakit.machine.bounds import CycleBound, Limits, bound_of
 
 
 @dataclass(frozen=True)
@@ -63,30 +88,6 @@ class Step:
     constants: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class CycleBound:
-    """A lower bound of cycles.
-
-    Attributes:
-        compute: cycles of the multiply-accumulates; None if the multiply-accumulates per cycle are
-            unknown.
-        memory: cycles of the bytes; None if the bytes, or the bytes per cycle, are unknown.
-        bytes: bytes that cross the bus at least; None if unknown.
-        unknown: a clause for each part that is None, with the reason.
-    """
-
-    compute: int | None
-    memory: int | None
-    bytes: int | None
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def cycles(self) -> int | None:
-        """The larger known part; None if both are unknown."""
-        known = [part for part in (self.compute, self.memory) if part is not None]
-        return max(known, default=None)
-
-
 def network_bound(
     steps: Sequence[Step], outputs: frozenset[str], where: str, limits: Limits, spilled: int = 0
 ) -> CycleBound:
@@ -101,30 +102,6 @@ def network_bound(
     """
     macs = sum(step.macs for step in steps if step.where == where)
     return bound_of(macs, compulsory_bytes(steps, outputs, where), limits, spilled)
-
-
-def bound_of(macs: int, moved: Mapping[str, int], limits: Limits, others: int = 0) -> CycleBound:
-    """Return the bound of multiply-accumulates and of bytes that have to cross the bus.
-
-    Args:
-        moved: bytes by role, from `compulsory_bytes`.
-        limits: speeds and sizes of the accelerator.
-        others: further bytes, copied by an unknown engine.
-    """
-    total = sum(moved.values()) + others
-    peak, width = limits.macs_per_cycle, limits.bytes_per_cycle
-    unknown = tuple(
-        f"{name}: {limits.unknown.get(name, 'not described')}"
-        for name in ("macs_per_cycle", "bytes_per_cycle")
-        if getattr(limits, name) is None
-    )
-    memory = None
-    if width is not None:
-        memory = -(-total // width)
-        for engine in limits.engines:
-            alone = sum(count for role, count in moved.items() if role in engine.copies)
-            memory = max(memory, -(-alone // engine.bytes_per_cycle))
-    return CycleBound(None if peak is None else -(-macs // peak), memory, total, unknown)
 
 
 def compulsory_bytes(steps: Sequence[Step], outputs: frozenset[str], where: str) -> dict[str, int]:
@@ -178,3 +155,88 @@ def leaving(steps: Sequence[Step], outputs: frozenset[str], where: str) -> dict[
 def _add(moved: dict[str, int], role: str, count: int) -> None:
     if count:
         moved[role] = moved.get(role, 0) + count
+
+
+@dataclass(frozen=True)
+class LiveTensor:
+    """A tensor whose bytes can be in an accelerator from one layer to another.
+
+    Attributes:
+        size: bytes of the whole tensor.
+        first: number of the accelerator's layer that computes the tensor, or loads the tensor
+            first.
+        is_computed: whether the accelerator computes the tensor; else the tensor comes from
+            outside.
+        uses: by number of a reading layer, the bytes that the layer needs.
+        copies: bus bytes for each byte that leaves and comes back: 1 if main memory has the byte
+            anyway, else 2.
+    """
+
+    size: int
+    first: int
+    is_computed: bool
+    uses: Mapping[int, int]
+    copies: int
+
+    def bytes_at(self, boundary: int) -> int:
+        """Return the least number of bytes that are live between a layer and the next.
+
+        A live byte of an outside tensor was loaded before and is needed again. Two layers that need
+        m and n bytes of a tensor share at least m + n - size of these bytes.
+        """
+        later = max((count for layer, count in self.uses.items() if layer > boundary), default=0)
+        if boundary < self.first:
+            return 0
+        if self.is_computed:
+            return min(later, self.size)
+        before = max(count for layer, count in self.uses.items() if layer <= boundary)
+        return max(0, before + later - self.size)
+
+
+def spilled_bytes(
+    steps: Sequence[Step], outputs: frozenset[str], where: str, scratchpad: int
+) -> int:
+    """Return the fewest bus bytes for activations that do not fit into a scratchpad.
+
+    These bytes come on top of `compulsory_bytes`.
+
+    Args:
+        steps: all steps of the program, in order.
+        outputs: names of the tensors that are outputs of the network.
+        where: the accelerator.
+        scratchpad: bytes of the accelerator's memories for activations.
+    """
+    own = [step for step in steps if step.where == where]
+    tensors = _live_tensors(own, leaving(steps, outputs, where))
+    best = [0]  # the largest sum over the boundaries before each boundary
+    for boundary in range(len(own) - 1):
+        live = [(each, each.bytes_at(boundary)) for each in tensors]
+        live = [(each, count) for each, count in live if count]
+        missing = sum(count for _, count in live) - scratchpad
+        cost = 0
+        for copies in (1, 2):
+            away = min(max(0, missing), sum(n for each, n in live if each.copies == copies))
+            cost, missing = cost + copies * away, missing - away
+        apart = min((each.first for each, _ in live), default=boundary)
+        best.append(max(best[boundary], cost + best[apart]))
+    return best[-1]
+
+
+def _live_tensors(own: Sequence[Step], stored: Mapping[str, int]) -> list[LiveTensor]:
+    made = {name: number for number, step in enumerate(own) for name in step.writes}
+    sizes = {read.tensor: read.size for step in own for read in step.reads}
+    uses: dict[str, dict[int, int]] = {}
+    for number, step in enumerate(own):
+        for read in step.reads:
+            of_tensor = uses.setdefault(read.tensor, {})
+            of_tensor[number] = max(of_tensor.get(number, 0), read.bytes)
+    return [
+        LiveTensor(
+            size=sizes[name],
+            first=made.get(name, min(layers)),
+            is_computed=name in made,
+            uses=layers,
+            copies=2 if name in made and name not in stored else 1,
+        )
+        for name, layers in uses.items()
+    ]

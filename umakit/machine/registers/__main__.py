@@ -13,10 +13,13 @@ import tomllib
 from pathlib import Path
 
 from umakit import sim
-from umakit.machine.registers.header import register_header
-from umakit.machine.registers.package import package_name, register_package
 from umakit.machine.registers.register_map import RegisterMap, read_register_map
-from umakit.machine.registers.table import register_table
+from umakit.machine.registers.texts import (
+    package_name,
+    register_header,
+    register_package,
+    register_table,
+)
 
 SPECIFICATIONS = sim.source_directory() / "registers"
 HEADERS = sim.source_directory() / "include" / "umakit"

@@ -3,12 +3,199 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
-from typing import Annotated, Self
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from umakit.machine.registers.limits import Limits
+Elements = Literal["", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
+
+OPERANDS: dict[str, Elements] = {
+    "$data": "int8",
+    "$weights": "int8",
+    "$left": "int8",
+    "$right": "int8",
+    "$result": "int8",
+    "$bias": "int32",
+    "$multipliers": "int32",
+    "$shifts": "int8",
+}
+"""Element types of operands by their text."""
+
+ELEMENT_LIMITS = {"$multipliers": (0, (1 << 31) - 1), "$shifts": (-31, 30)}
+"""Least and greatest element of driver tensors with a range smaller than their type."""
+
+ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a // b,
+}
+
+LONGEST = 200
+"""Characters of an expression."""
+
+
+def _nodes(text: str) -> Iterator[ast.expr]:
+    """Yield the numbers and references of an expression.
+
+    Raises:
+        ValueError: the expression has another kind of node.
+    """
+    try:
+        if len(text) > LONGEST:
+            raise SyntaxError
+        waiting = [ast.parse(text, mode="eval").body]
+    except (SyntaxError, ValueError):
+        waiting = [ast.Constant(None)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+            waiting += [node.left, node.right]
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            waiting.append(node.operand)
+        elif (isinstance(node, ast.Constant) and type(node.value) is int) or re.fullmatch(
+            r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)?", ast.unparse(node)
+        ):
+            yield node
+        else:
+            raise ValueError(
+                f"{text!r} is more than numbers, REGISTER, REGISTER.FIELD, + - * / and brackets"
+            )
+
+
+def _check_expression(text: str) -> str:
+    for _ in _nodes(text) if text else ():
+        pass
+    return text
+
+
+Expression = Annotated[str, AfterValidator(_check_expression)]
+Limit = Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)]
+
+
+class Limits(BaseModel):
+    """Limits of the number in a register or field when the driver starts work.
+
+    Attributes:
+        least, highest: least and largest number; None for the range of the bits. A negative limit
+            means two's complement.
+        multiple_of: divisor of every number.
+        not_above: expression of other registers and fields, an upper limit: numbers, `REGISTER`,
+            `REGISTER.FIELD`, `+`, `-`, `*`, `/` (rounded down) and brackets.
+        one_of: expressions of the allowed numbers; empty for any number.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    least: Limit | None = None
+    highest: Limit | None = None
+    multiple_of: Annotated[int, Field(ge=1, lt=1 << 32)] = 1
+    not_above: Expression = ""
+    one_of: list[Expression] = Field(default=[])
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the driver may not write every number."""
+        return self.has_range or bool(self.not_above)
+
+    @property
+    def has_range(self) -> bool:
+        """Whether numbers are limited independently of other registers."""
+        is_limited = self.least is not None or self.highest is not None
+        return is_limited or self.multiple_of > 1 or bool(self.one_of)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether a limit is negative, so that the bits are in two's complement."""
+        return any(limit is not None and limit < 0 for limit in (self.least, self.highest))
+
+    @property
+    def references(self) -> list[str]:
+        """Registers and fields in the expressions."""
+        nodes = [node for text in self.expressions for node in _nodes(text)]
+        return [ast.unparse(each) for each in nodes if not isinstance(each, ast.Constant)]
+
+    @property
+    def expressions(self) -> list[str]:
+        """Texts of all expressions."""
+        return [*([self.not_above] if self.not_above else []), *self.one_of]
+
+    @property
+    def sentence(self) -> str:
+        """The limits for people, such as `Driver: -128 to 127.`; empty without limits."""
+        return f"Driver: {self.limits}." if self.limits else ""
+
+    @property
+    def limits(self) -> str:
+        """The limits alone, such as `-128 to 127, not above CLIP_HIGHEST`."""
+        parts = []
+        if self.one_of:
+            parts.append(" or ".join(self.one_of))
+        if self.least is not None and self.highest is not None:
+            parts.append(f"{self.least} to {self.highest}")
+        elif self.least is not None:
+            parts.append(f"at least {self.least}")
+        elif self.highest is not None:
+            parts.append(f"at most {self.highest}")
+        if self.multiple_of > 1:
+            parts.append(f"a multiple of {self.multiple_of}")
+        if self.not_above:
+            parts.append(f"not above {self.not_above}")
+        return ", ".join(parts)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.least is not None and self.highest is not None and self.least > self.highest:
+            raise ValueError(f"least is {self.least}, and highest is {self.highest}")
+        if self.is_signed and (self.highest or 0) >= 1 << 31:
+            raise ValueError(f"least is negative, and highest is {self.highest}: 32 bits hold less")
+        return self
+
+
+def elements_of(operand: str | dict[str, str]) -> Elements:
+    """Return the element type of an operand's buffer; empty if the operand points to no buffer."""
+    texts = [operand] if isinstance(operand, str) else list(operand.values())
+    found = {OPERANDS.get(text.strip(), "") for text in texts}
+    return found.pop() if len(found) == 1 else ""
+
+
+def element_limits(operand: str | dict[str, str]) -> tuple[int, int] | None:
+    """Return least and largest element of an operand's buffer; None for the range of the type."""
+    return ELEMENT_LIMITS.get(operand.strip()) if isinstance(operand, str) else None
+
+
+@functools.cache
+def _parsed(expression: str) -> ast.expr:
+    return ast.parse(expression, mode="eval").body
+
+
+def value_of(expression: str, value: Callable[[str], int]) -> int | None:
+    """Return the value of an expression; None for a division by 0.
+
+    Args:
+        expression: an expression of `Limits`.
+        value: function from `REGISTER` or `REGISTER.FIELD` to the value.
+    """
+
+    def of(node: ast.expr) -> int:
+        if isinstance(node, ast.BinOp):
+            return ARITHMETIC[type(node.op)](of(node.left), of(node.right))
+        if isinstance(node, ast.UnaryOp):
+            return -of(node.operand)
+        if isinstance(node, ast.Constant):
+            assert isinstance(node.value, int)
+            return node.value
+        return value(ast.unparse(node))
+
+    try:
+        return of(_parsed(expression))
+    except ZeroDivisionError:
+        return None
+
 
 WORD = 1 << 32
 

@@ -19,16 +19,18 @@ from pydantic import (
 
 from umakit.errors import RegisterMapError
 from umakit.machine.config_faults import spelling_of_key
-from umakit.machine.registers.limits import Elements, Limits, elements_of
 from umakit.machine.registers.parts import (
     WORD,
     BitField,
     Description,
+    Elements,
+    Limits,
     Name,
     NamedValue,
     Number,
     Operand,
     Part,
+    elements_of,
 )
 
 Answer = Literal["", "ignored", "zero", "error"]

@@ -8,8 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from umakit.machine.registers.limits import Elements, Limits, element_limits, value_of
-from umakit.machine.registers.parts import BitField
+from umakit.machine.registers.parts import BitField, Elements, Limits, element_limits, value_of
 from umakit.machine.registers.register_map import Register, RegisterMap, Word
 from umakit.testing.programs.accesses import ALL_BITS, Access, Map, Unmap, Write
 

@@ -18,8 +18,7 @@ from umakit.backend.base import UMABackend
 from umakit.devices import HOST, find_device
 from umakit.errors import BackendError, UmakitError
 from umakit.machine import DriverCosts, Kind, TileMachine, TilePlanner
-from umakit.machine.calibrated import Calibrated
-from umakit.machine.calibration import FILE_NAME, Calibration
+from umakit.machine.calibration import FILE_NAME, Calibrated, Calibration
 from umakit.machine.commands import commands_of
 from umakit.patterns import ROUNDINGS
 from umakit.tools.calibration.choice import (

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from umakit.machine import Copy, Cost, TileMachine
-from umakit.machine.calibrated import Calibrated
 from umakit.machine.calibration import (
     AS_DESCRIBED,
+    Calibrated,
     Calibration,
     CopyCosts,
     Evidence,

@@ -8,8 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from umakit.machine import Cost, Dataflow, Kind, TileMachine, TileSizes
-from umakit.machine.calibrated import copy_sizes, job_sizes
-from umakit.machine.calibration import CopyCosts, Evidence, Formula, JobCosts, Term
+from umakit.machine.calibration import (
+    CopyCosts,
+    Evidence,
+    Formula,
+    JobCosts,
+    Term,
+    copy_sizes,
+    job_sizes,
+)
 from umakit.tools.calibration.choice import Fitted, deviation
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.calibration.measure import Timed

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from umakit.machine.counts.events import EventCounts
+from umakit.machine.energy import EventCounts
 from umakit.tools.columns import UNKNOWN, Column, TextTable, known_count
 from umakit.tools.energy.events import NetworkEvents
 from umakit.tools.energy.picojoules import Energy, layer_energy

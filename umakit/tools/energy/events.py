@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit.devices.run import LayerProfile
-from umakit.machine.counts.events import EventCounts
-from umakit.machine.energy_config import EnergySection
+from umakit.machine.energy import EnergySection, EventCounts
 from umakit.tools.columns import view
 from umakit.tools.energy.picojoules import Energy, counts_json, layer_energy
 from umakit.tools.record import LayerRecord

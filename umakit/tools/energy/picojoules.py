@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from umakit.machine.counts.events import EventCounts, MemoryCounts
-from umakit.machine.energy_config import EnergySection, MemoryEnergy
+from umakit.machine.energy import EnergySection, EventCounts, MemoryCounts, MemoryEnergy
 from umakit.tools.columns import view
 from umakit.tools.record import LayerRecord
 

@@ -8,9 +8,8 @@ from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import kit_simulator
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.costs import TileSizes
-from umakit.machine.counts.accesses import wasted_macs
-from umakit.machine.counts.events import EventCounts
-from umakit.machine.counts.tiled import tiled_counts
+from umakit.machine.counts import tiled_counts, wasted_macs
+from umakit.machine.energy import EventCounts
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
 from umakit.machine.planner import Prediction, TilePlanner, prediction_of

@@ -9,6 +9,7 @@ from typing import Any
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Tiles
+from umakit.machine.bounds import CycleBound, limits_of
 from umakit.machine.bounds.inferences import (
     InferencesBound,
     inferences_bound,
@@ -16,8 +17,7 @@ from umakit.machine.bounds.inferences import (
     memory_bytes,
     units_of,
 )
-from umakit.machine.bounds.limits import limits_of
-from umakit.machine.bounds.network import CycleBound, Step
+from umakit.machine.bounds.network import Step
 from umakit.machine.clock import run
 from umakit.machine.commands import command_details, commands_without_constants, moved_bytes
 from umakit.machine.planner import prediction_of

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Hardware, Prediction, TilePlanner, Tiles
-from umakit.machine.bound import fill_cycles
-from umakit.machine.bounds.array import array_bound, works_of
-from umakit.machine.bounds.limits import Limits, limits_of
+from umakit.machine.bounds import CycleBound, Limits, fill_cycles, limits_of
 from umakit.machine.bounds.losses import losses_of
-from umakit.machine.bounds.network import CycleBound, Step, network_bound
-from umakit.machine.bounds.scratchpad import spilled_bytes
-from umakit.machine.calibrated import Calibrated
+from umakit.machine.bounds.network import Step, network_bound, spilled_bytes
+from umakit.machine.calibration import Calibrated
 from umakit.machine.commands import moved_bytes
+from umakit.machine.hardware import array_bound, works_of
 from umakit.program.program import Program
 from umakit.tools.columns import known_sum
 from umakit.tools.program_steps import is_unknown, known_bytes, steps_of

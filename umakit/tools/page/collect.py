@@ -18,7 +18,7 @@ from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.machine import Prediction, TilePlanner, Tiles
-from umakit.machine.calibrated import Calibrated
+from umakit.machine.calibration import Calibrated
 from umakit.machine.planner import prediction_of
 from umakit.machine.tiles import AXES, INPUT_CHANNELS
 from umakit.pipeline import ExportOptions, export_program, partition_model

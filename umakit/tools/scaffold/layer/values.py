@@ -9,11 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from umakit.errors import RegisterMapError, ScaffoldError
-from umakit.machine.registers.header import hexadecimal, register_header
-from umakit.machine.registers.package import package_name, register_package
 from umakit.machine.registers.parts import BitField
 from umakit.machine.registers.register_map import Register, RegisterMap, read_register_map
-from umakit.machine.registers.table import register_table
+from umakit.machine.registers.texts import (
+    hexadecimal,
+    package_name,
+    register_header,
+    register_package,
+    register_table,
+)
 from umakit.text.c_text import filled, read_expression
 from umakit.text.rendering import Code
 from umakit.tools.scaffold.answers import Answers
