@@ -20,6 +20,7 @@ from umakit.frontend import Model
 from umakit.machine import COST_MODEL, DriverCosts, Hardware, TilePlanner
 from umakit.machine.costs import Figure
 from umakit.machine.cpu import Cpu
+from umakit.machine.hardware import array_of
 
 AGAIN = "tune again, into another file"
 
@@ -131,11 +132,9 @@ class Owner:
     @classmethod
     def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
         """Return the owner of the records of a model on a backend."""
-        machine = planner.machine
-        if isinstance(machine, Hardware):
-            view = BackendView(backend, planner.driver, hardware=machine)
-        else:
-            view = BackendView(backend, planner.driver, machine=machine.figures())
+        array = array_of(planner.machine)
+        figures = planner.machine.figures() if array is None else None
+        view = BackendView(backend, planner.driver, hardware=array, machine=figures)
         return cls(ModelView(model.name, model.fingerprint), view)
 
 

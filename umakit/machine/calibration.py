@@ -341,6 +341,7 @@ class Calibrated(Wrapped):
 
     def __init__(self, other: TileMachine, calibration: Calibration) -> None:
         super().__init__(other)
+        self.other_costs = "costs are measured, not those of folds"
         self.calibration = calibration
         self.jobs_by_step = other.jobs_by_step or any(
             {"first", "last"} & each.sizes

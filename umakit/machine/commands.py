@@ -33,6 +33,12 @@ class DriverCosts:
     check: int
     finish: int
 
+    def accesses_of(self, cost: Cost, tensor: str = "") -> int:
+        """Return the accesses to enqueue a command: a copy of a tensor, or a job without one."""
+        if cost.accesses is not None:
+            return cost.accesses
+        return self.transfer if tensor else self.job
+
 
 def commands_of(tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> list[Command]:
     """Return all commands of a layer in the order in which its driver enqueues them."""
@@ -124,13 +130,13 @@ class _Commands:
             position.update(zip(tiles.loops, at, strict=True))
             for name in loads:
                 if not any(at[depths[name] :]):
-                    yield self._load(name, position)
+                    yield self._copy(name, position)
             if not any(at):
                 yield from self._common(position)
             else:
                 yield self._job(position)
             if at[depths["result"] :] == ends[depths["result"] :]:
-                yield self._store(position)
+                yield self._copy("result", position)
 
     def _common(self, position: Position) -> Iterator[Command]:
         """Yield the loads of the parameters and the first job, with the accesses of `configure`
@@ -156,26 +162,19 @@ class _Commands:
         if cost is None:
             cost = self._copies[copied] = self._machine.copy(copied)
         reads, writes = (banks, 0) if tensor == "result" else (0, banks)
-        accesses = self._driver.transfer if cost.accesses is None else cost.accesses
+        accesses = self._driver.accesses_of(cost, tensor)
         return Command(self._streams[tensor], cost.busy, cost.tail, reads, writes, accesses)
 
     def _parameters(self) -> Iterator[Command]:
-        layer = self._tiles.layer
-        if layer.is_pool:
-            return
         place = 0
-        for size in (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales):
+        for size in self._tiles.layer.parameter_sizes:
             banks = self._banks("parameters", place, size)
             yield self._transfer("parameters", Transfer(0, place, 1, 1, size, 0, 0), banks)
             place += size
 
-    def _load(self, name: str, position: Position) -> Command:
-        moved = self._tiles.load(name, position)
+    def _copy(self, name: str, position: Position) -> Command:
+        moved = self._tiles.copy(name, position)
         return self._transfer(name, moved, self._banks(name, moved.place))
-
-    def _store(self, position: Position) -> Command:
-        moved = self._tiles.store(position)
-        return self._transfer("result", moved, self._banks("result", moved.place))
 
     def _job(self, position: Position) -> Command:
         tiles, job = self._tiles, self._tiles.job(position)
@@ -194,8 +193,8 @@ class _Commands:
             reads |= result
         if self._machine.sums_in_result or not job.keeps:
             writes = result
-        cost, accesses = self._cost_of(job), self._driver.job
-        accesses = accesses if cost.accesses is None else cost.accesses
+        cost = self._cost_of(job)
+        accesses = self._driver.accesses_of(cost)
         return Command(self._job_stream, cost.busy, cost.tail, reads, writes, accesses)
 
     def _cost_of(self, job: Job) -> Cost:
@@ -238,13 +237,9 @@ class _Described(_Commands):
         )
         return super()._transfer(tensor, moved, banks)
 
-    def _load(self, name: str, position: Position) -> Command:
+    def _copy(self, name: str, position: Position) -> Command:
         self._tile = self._cut(position)
-        return super()._load(name, position)
-
-    def _store(self, position: Position) -> Command:
-        self._tile = self._cut(position)
-        return super()._store(position)
+        return super()._copy(name, position)
 
     def _job(self, position: Position) -> Command:
         place = int(self._tiles.job(position).result)
@@ -266,6 +261,6 @@ def moved_bytes(tiles: Tiles) -> int:
         loops = tiles.loops[: tiles.depth(name)]
         for at in product(*(range(tiles.extents[axis]) for axis in loops)):
             position.update(zip(loops, at, strict=True))
-            moved = tiles.store(position) if name == "result" else tiles.load(name, position)
+            moved = tiles.copy(name, position)
             total += moved.planes * moved.rows * moved.row_bytes
     return total

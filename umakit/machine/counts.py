@@ -11,11 +11,11 @@ from typing import TypeVar
 from umakit.machine.clock import ASKED, Run
 from umakit.machine.costs import TileSizes
 from umakit.machine.energy import ACCUMULATOR, NO_ACCESSES, EventCounts, MemoryCounts
-from umakit.machine.hardware import Hardware
+from umakit.machine.hardware import Hardware, array_of
 from umakit.machine.layer import Kind, Layer
 from umakit.machine.planner import Prediction, TilePlanner
 from umakit.machine.requirements import Job, Transfer
-from umakit.machine.systolic import Dataflow, SystolicArray, systolic_cycles
+from umakit.machine.systolic import Dataflow, systolic_cycles
 from umakit.machine.tile_machine import TileMachine
 from umakit.machine.tiles import Tiles
 
@@ -48,8 +48,9 @@ def tiled_counts(
     }
     wasted: int | None = None
     memories: dict[str, MemoryCounts] | None = _copied(machine, transfers) or None
-    if scratchpad is not None and isinstance(machine, Hardware):
-        wasted, memories = _array(machine, tiles, transfers, scratchpad)
+    array = array_of(machine)
+    if scratchpad is not None and array is not None:
+        wasted, memories = _array(array, tiles, transfers, scratchpad)
     is_predicted = run is not None and prediction.cycles == run.cycles + planner.driver.finish
     return EventCounts(
         macs=layer.macs,
@@ -128,17 +129,15 @@ def _times(counts: MemoryCounts, factor: int) -> MemoryCounts:
 
 def _transfers(tiles: Tiles) -> Iterator[tuple[str, Transfer, int]]:
     """Yield one transfer of each size by tensor, with the number of such transfers."""
-    layer = tiles.layer
     for name in tiles.buffers:
         if name == "parameters":
-            sizes = (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales)
-            for size in sizes:
+            for size in tiles.layer.parameter_sizes:
                 yield name, Transfer(0, 0, 1, 1, size, 0, 0), 1
             continue
         axes = tiles.loops[: tiles.depth(name)]
 
         def moved(position: dict[str, int], name: str = name) -> Transfer:
-            return tiles.store(position) if name == "result" else tiles.load(name, position)
+            return tiles.copy(name, position)
 
         for transfer, count in _different(
             tiles, axes, moved, lambda each: (each.planes, each.rows, each.row_bytes)
@@ -199,8 +198,8 @@ def _register_accesses(run: Run, planner: TilePlanner) -> int | None:
     Returns:
         None for other machines than umakit's systolic array, and for a driver that polls.
     """
-    hardware = planner.described
-    if not isinstance(hardware, Hardware) or hardware.completion == "polling":
+    hardware = array_of(planner.described)
+    if hardware is None or hardware.completion == "polling":
         return None
     issued = sum(command.issue for command in run.commands)
     if not run.machine.has_queues:
@@ -265,10 +264,7 @@ def wasted_macs(hardware: Hardware, sizes: TileSizes) -> int:
     """Return the multiply-accumulate slots that the folds of a tile do not use."""
     if sizes.layer.is_pool:
         return 0
-    array = SystolicArray(
-        hardware.rows, hardware.columns, sizes.dataflow, pack_columns=hardware.pack_columns
-    )
-    found = systolic_cycles(sizes.product, array)
+    found = systolic_cycles(sizes.product, hardware.cells_in(sizes.dataflow))
     return found.slots - found.macs
 
 

@@ -275,7 +275,7 @@ class Estimates:
             count += times
             tails += times * cost.tail
             tail = min(tail, cost.tail)
-            accesses = self._driver.job if cost.accesses is None else cost.accesses
+            accesses = self._driver.accesses_of(cost)
             issue += times * accesses
             least = min(least, accesses)
         images = self._layer.images
@@ -297,31 +297,25 @@ class Estimates:
         busy = count = first = last = tails = issue = 0
         tail = least = NEVER
         for position, times in _kinds(tiles, tiles.axes_of(name)):
-            moved = tiles.store(position) if name == "result" else tiles.load(name, position)
+            moved = tiles.copy(name, position)
             cost = self._hardware.copy(Copy(name, moved.planes, moved.rows, moved.row_bytes))
             first = first or cost.busy
             last, tail = cost.busy, min(tail, cost.tail)
             busy += times * cost.busy
             count += times
             tails += times * cost.tail
-            accesses = self._accesses_of(cost)
+            accesses = self._driver.accesses_of(cost, name)
             issue += times * accesses
             least = min(least, accesses)
         return _Moves(busy, count, first, last, tail, tails, issue, least)
 
-    def _accesses_of(self, copy: Cost) -> int:
-        return self._driver.transfer if copy.accesses is None else copy.accesses
-
     @cached_property
     def _parameters(self) -> _Moves:
-        layer = self._layer
-        if layer.is_pool:
-            return _Moves(0, 0, 0, 0, 0, 0, 0, 0)
-        sizes = (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales)
+        sizes = self._layer.parameter_sizes
         costs = [self._hardware.copy(Copy("parameters", 1, 1, size)) for size in sizes]
         busy, tails = sum(cost.busy for cost in costs), sum(cost.tail for cost in costs)
-        accesses = [self._accesses_of(cost) for cost in costs]
-        return _Moves(busy, len(sizes), 0, 0, 0, tails, sum(accesses), min(accesses))
+        accesses = [self._driver.accesses_of(cost, "parameters") for cost in costs]
+        return _Moves(busy, len(sizes), 0, 0, 0, tails, sum(accesses), min(accesses, default=0))
 
 
 def _steps(extent: int, size: int) -> list[tuple[int, int, bool, bool]]:

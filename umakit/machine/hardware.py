@@ -98,18 +98,15 @@ class Hardware(TileMachine):
         )
 
     @property
-    def block_channels(self) -> int:  # type: ignore[override]
-        """The output channels of one fold; their weights lie side by side."""
+    def block_channels(self) -> int:  # type: ignore[override]  # the channels of a fold
         return self.columns
 
     @property
     def macs_per_cycle(self) -> int:  # type: ignore[override]
-        """The number of cells."""
         return self.cells
 
     @property
     def sum_bytes(self) -> int:  # type: ignore[override]
-        """The size of the accumulator memory."""
         return self.accumulator_bytes
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
@@ -128,7 +125,6 @@ class Hardware(TileMachine):
         return SUM_BYTES * min(positions, self.columns) * channels
 
     def job(self, sizes: TileSizes) -> Cost:
-        """Return the cycles of a job of the array or of the pooling stage."""
         layer = sizes.layer
         if layer.is_pool:
             return pool_cost(self, sizes.positions, layer.window, sizes.output_channels)
@@ -136,8 +132,20 @@ class Hardware(TileMachine):
         return array_cost(self, sizes.dataflow, sizes.product, depthwise=depthwise)
 
     def copy(self, copied: Copy) -> Cost:
-        """Return the cycles of a transfer of the DMA engine."""
         return transfer_cost(self, copied.planes, copied.rows, copied.row_bytes)
+
+    @property
+    def other_costs(self) -> str:  # type: ignore[override]
+        """The reason why costs are not those of folds; empty unless a subclass has its own."""
+        has_own = type(self).job is not Hardware.job or type(self).copy is not Hardware.copy
+        return "the backend has costs of its own" if has_own else ""
+
+    def cells_in(self, dataflow: Dataflow) -> SystolicArray:
+        """Return the array in a dataflow, for its cycles in closed form."""
+        return SystolicArray(
+            self.rows, self.columns, dataflow, self.drain_cycles, self.preload, self.pack_columns,
+            self.preload_rows,
+        )  # fmt: skip
 
     @classmethod
     def of(cls, config: AcceleratorConfig) -> Hardware:
@@ -162,28 +170,20 @@ class Hardware(TileMachine):
         (scratchpad,) = config.scratchpads
         assert scratchpad.size is not None  # the configuration checks the size
         return cls(
-            rows=array.rows,
-            columns=array.columns,
+            **array.model_dump(exclude={"dataflow", "dataflows", "setup_cycles"}),
+            **dma.model_dump(exclude={"setup_cycles"}),
+            **device.model_dump(exclude={"simulator"}),
             scratchpad_bytes=scratchpad.size,
             scratchpad_banks=scratchpad.banks,
             dataflows=tuple(map(Dataflow, array.allowed_dataflows)),
-            drain_cycles=array.drain_cycles,
-            preload=array.preload,
-            preload_rows=array.preload_rows,
-            pack_columns=array.pack_columns,
-            depthwise=array.depthwise,
-            pooling_lanes=array.pooling_lanes,
-            accumulator_bytes=array.accumulator_bytes,
             array_setup_cycles=array.setup_cycles,
-            bytes_per_cycle=dma.bytes_per_cycle,
-            latency_cycles=dma.latency_cycles,
-            burst_bytes=dma.burst_bytes,
-            outstanding=dma.outstanding,
             dma_setup_cycles=dma.setup_cycles,
-            alignment=dma.alignment,
-            command_queue=device.command_queue,
-            completion=device.completion,
         )
+
+
+def array_of(machine: TileMachine) -> Hardware | None:
+    """Return a machine as the systolic array that it is; None for any other machine."""
+    return machine if isinstance(machine, Hardware) else None
 
 
 def array_cost(
@@ -209,18 +209,7 @@ def array_cost(
             "depthwise convolutions cannot be input_stationary: each input meets one weight only",
             fix="choose another dataflow",
         )
-    found = systolic_cycles(
-        product,
-        SystolicArray(
-            hardware.rows,
-            hardware.columns,
-            dataflow,
-            hardware.drain_cycles,
-            hardware.preload,
-            hardware.pack_columns,
-            hardware.preload_rows,
-        ),
-    )
+    found = systolic_cycles(product, hardware.cells_in(dataflow))
     busy = hardware.array_setup_cycles + found.cycles - found.tail_cycles
     return Cost(busy, found.tail_cycles, found.macs)
 

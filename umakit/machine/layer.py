@@ -133,6 +133,13 @@ class Layer:
         """The total size of bias, multipliers and shifts in bytes."""
         return self._parameters_of(self.stored_channels)
 
+    @property
+    def parameter_sizes(self) -> tuple[int, ...]:
+        """The sizes of bias, multipliers and shifts in bytes; empty for pools."""
+        if self.is_pool:
+            return ()
+        return 4 * self.stored_channels, 4 * self.stored_scales, self.stored_scales
+
     def _parameters_of(self, channels: int) -> int:
         if self.is_pool:
             return 0

@@ -346,9 +346,7 @@ class _Layer:
             line = job.input_channels if tensor == "data" else job.output_channels
             if tensor == "weights" and not layer.per_channel:
                 line = block
-            is_store = tensor == "result"
-            tiles = self._tiles
-            moved = tiles.store(position) if is_store else tiles.load(tensor, position)
+            moved = self._tiles.copy(tensor, position)
             return tir.driver_calls([self._copy(tensor, line, moved.arguments)])
 
         return call

@@ -150,6 +150,8 @@ class TileMachine(Placement, ABC):
             bound; a subclass has to set it.
         engine_bytes_per_cycle: by name of an engine, the largest number of bytes that this engine
             alone copies in a cycle, for the bound; engines may be left out.
+        other_costs: the reason why costs are not those of folds of a systolic array; empty if they
+            are, so that `array_bound` holds.
     """
 
     memories: Mapping[str, str] = {}
@@ -166,6 +168,7 @@ class TileMachine(Placement, ABC):
     macs_per_cycle: int = 0
     bytes_per_cycle: int = 0
     engine_bytes_per_cycle: Mapping[str, int] = {}
+    other_costs: str = "costs are formulas, not those of folds of an [array]"
 
     @property
     @abstractmethod
@@ -323,53 +326,41 @@ class Wrapped(TileMachine):
 
     @property
     def machine(self) -> Machine:
-        """The memories, engines and queues of the wrapped machine."""
         return self.other.machine
 
     def job(self, sizes: TileSizes) -> Cost:
-        """Return the cycles of a job."""
         return self.other.job(sizes)
 
     def copy(self, copied: Copy) -> Cost:
-        """Return the cycles of a copy."""
         return self.other.copy(copied)
 
     def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
-        """Return the bytes of a tile."""
         return self.other.footprint(tensor, sizes, covered)
 
     def tile_bytes(
         self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
     ) -> int:
-        """Return the checked bytes of a tile."""
         return self.other.tile_bytes(tensor, sizes, covered, steps)
 
     def kept_bytes(self, sizes: TileSizes, steps: int) -> int:
-        """Return the checked bytes of partial sums of a tile."""
         return self.other.kept_bytes(sizes, steps)
 
     def refusal(self, layer: Layer) -> str:
-        """Return the wrapped machine's reason."""
         return self.other.refusal(layer)
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
-        """Return the bytes of partial sums of a tile."""
         return self.other.sums(sizes, steps)
 
     def memory_of(self, tensor: str) -> str:
-        """Return the name of the memory of a tensor's tiles."""
         return self.other.memory_of(tensor)
 
     def stream_of(self, tensor: str) -> str:
-        """Return the name of the stream of a tensor's copies."""
         return self.other.stream_of(tensor)
 
     def stream_of_jobs(self, layer: Layer) -> str:
-        """Return the name of the stream of a layer's jobs."""
         return self.other.stream_of_jobs(layer)
 
     def figures(self) -> dict[str, Figure]:
-        """Return the figures of the wrapped machine."""
         return self.other.figures()
 
 

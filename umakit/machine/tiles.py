@@ -333,6 +333,10 @@ class Tiles:
             (rows, columns, channels),
         )  # fmt: skip
 
+    def copy(self, tensor: str, position: Position) -> Transfer:
+        """Return the load of a tile, or the store of a tile of `result`."""
+        return self.store(position) if tensor == "result" else self.load(tensor, position)
+
     def store(self, position: Position) -> Transfer:
         """Return the transfer of a tile of the result out of the scratchpad."""
         return self._result("result", position)

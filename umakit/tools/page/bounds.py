@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from umakit.backend.base import UMABackend
-from umakit.machine import Hardware, Prediction, TilePlanner, Tiles
+from umakit.machine import Prediction, TilePlanner, Tiles
 from umakit.machine.bounds import CycleBound, Limits, fill_cycles, limits_of
 from umakit.machine.bounds.losses import losses_of
 from umakit.machine.bounds.network import Step, network_bound, spilled_bytes
-from umakit.machine.calibration import Calibrated
 from umakit.machine.commands import moved_bytes
-from umakit.machine.hardware import array_bound, works_of
+from umakit.machine.hardware import array_bound, array_of, works_of
 from umakit.program.program import Program
 from umakit.tools.columns import known_sum
 from umakit.tools.program_steps import is_unknown, known_bytes, steps_of
@@ -32,15 +31,12 @@ def layer_bounds(
     """
     machine, layer, unknown = planner.machine, tiles.layer, {}
     array = least = None
-    if isinstance(machine, Calibrated):
-        unknown["array"] = "costs are measured, not those of folds"
-    elif not isinstance(machine, Hardware):
-        unknown["array"] = "costs are formulas, not those of folds of an [array]"
-    elif type(machine).job is not Hardware.job or type(machine).copy is not Hardware.copy:
-        unknown["array"] = "the backend has costs of its own"
-    else:
-        array = array_bound(machine, layer)
-        least = min(work.busy for work in works_of(machine, layer))
+    cells = array_of(machine)
+    if machine.other_costs:
+        unknown["array"] = machine.other_costs
+    elif cells is not None:
+        array = array_bound(cells, layer)
+        least = min(work.busy for work in works_of(cells, layer))
     run, finish = prediction.run, planner.driver.finish
     if run is None or prediction.cycles != run.cycles + finish:
         unknown["losses"] = "the planner predicts cycles in a way of its own"

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from umakit.machine import Hardware, TileMachine
+from umakit.machine import TileMachine
 from umakit.machine.costs import TENSORS
+from umakit.machine.hardware import array_of
 
 
 def joined(names: Sequence[str]) -> str:
@@ -37,7 +38,7 @@ class Engines:
         Args:
             described: the machine as described by the backend, without measured costs.
         """
-        if isinstance(described, Hardware):
+        if array_of(described):
             return None
         machine = described.machine
         return cls(
