@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formulas of `accel.toml`: integer expressions over named sizes and figures.
+"""Formulas of `accel.toml`, and other expressions of integers and names.
 
 A formula is parsed once by Python's own parser. Each allowed node becomes a function of the values
 by name; nothing is evaluated as Python.
@@ -13,7 +13,7 @@ import hashlib
 import io
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,12 @@ LONGEST = 2_000
 LARGEST = 2**62
 """Maximum result; what a machine has or costs is far below."""
 
+
+def ceil_div(dividend: int, divisor: int) -> int:
+    """Return dividend / divisor, rounded up."""
+    return -(-dividend // divisor)
+
+
 OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -97,6 +103,23 @@ OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+FUNCTIONS: dict[str, tuple[Callable[..., int], tuple[int, int]]] = {
+    "min": (min, (2, LONGEST)),
+    "max": (max, (2, LONGEST)),
+    "ceil_div": (ceil_div, (2, 2)),
+}
+"""Functions by name, each with the least and the largest number of its arguments."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """Operators and functions of formulas, beside integers, names, parentheses and a sign."""
+
+    operators: Mapping[type[ast.operator], Callable[[int, int], int]]
+    functions: Mapping[str, tuple[Callable[..., int], tuple[int, int]]]
+
+
+MACHINE = Language(OPERATORS, FUNCTIONS)
 ALLOWED = "allowed are + - * // %, parentheses, integers, min, max and ceil_div"
 
 
@@ -111,11 +134,12 @@ class Formula:
     Attributes:
         text: the formula as written.
         names: names in the formula, without names of functions.
+        unlimited: computes the formula without a limit of the result, and with Python's errors.
     """
 
     text: str
     names: frozenset[str]
-    _evaluate: Evaluate
+    unlimited: Evaluate
 
     def __call__(self, values: Values) -> int:
         """Compute the formula.
@@ -128,7 +152,7 @@ class Formula:
                 large.
         """
         try:
-            result = self._evaluate(values)
+            result = self.unlimited(values)
         except ZeroDivisionError:
             raise FormulaError(f"{self.text!r} divides by 0{self._for(values)}") from None
         except FormulaError as error:
@@ -143,14 +167,18 @@ class Formula:
 
 
 def parse_formula(
-    text: str | int, names: Collection[str], tables: Mapping[str, CostTable] | None = None
+    text: str | int,
+    names: Container[str],
+    tables: Mapping[str, CostTable] | None = None,
+    language: Language = MACHINE,
 ) -> Formula:
     """Parse a formula.
 
     Args:
         text: a formula, or a number.
-        names: allowed names.
+        names: allowed names; a message lists those of a set or a list.
         tables: allowed tables, by name.
+        language: operators and functions.
 
     Raises:
         FormulaError: the text is no formula; the message has the column, from 1, and the allowed
@@ -158,14 +186,20 @@ def parse_formula(
     """
     if isinstance(text, int):
         return Formula(str(text), frozenset(), lambda values: text)
-    return _Parser(text, names, tables or {}).formula()
+    return _Parser(text, names, tables or {}, language).formula()
 
 
 class _Parser:
-    def __init__(self, text: str, names: Collection[str], tables: Mapping[str, CostTable]) -> None:
+    def __init__(
+        self,
+        text: str,
+        names: Container[str],
+        tables: Mapping[str, CostTable],
+        language: Language,
+    ) -> None:
         # Columns stay the text's, and lines become one line: Python would end the expression there.
         self._text, self._line = text, "".join(" " if each.isspace() else each for each in text)
-        self._names, self._tables = names, tables
+        self._names, self._tables, self._language = names, tables, language
         self._used: set[str] = set()
 
     def formula(self) -> Formula:
@@ -206,29 +240,31 @@ class _Parser:
             return _constant(node.value)
         if isinstance(node, ast.Constant):
             raise self._refused(node, f"{node.value!r} is no integer; {ALLOWED}")
+        if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in self._names:
+            return self._named(ast.unparse(node))
         if isinstance(node, ast.Name):
-            return self._name(node)
+            known = self._names if isinstance(self._names, Collection) else ()
+            names = ", ".join(sorted(known)) or "none"
+            raise self._refused(node, f"there is no name {node.id}; names are {names}")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return _applied(operator.neg, [self._of(node.operand)])
-        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-            return _binary(OPERATORS[type(node.op)], self._of(node.left), self._of(node.right))
+        if isinstance(node, ast.BinOp) and type(node.op) in self._language.operators:
+            function = self._language.operators[type(node.op)]
+            return _binary(function, self._of(node.left), self._of(node.right))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             raise self._refused(node, "/ is not allowed; use // to round down, or ceil_div")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
             return self._call(node, node.func.id)
         raise self._refused(node, f"this is not allowed; {ALLOWED}")
 
-    def _name(self, node: ast.Name) -> Evaluate:
-        name = node.id
-        if name not in self._names:
-            names = ", ".join(sorted(self._names)) or "none"
-            raise self._refused(node, f"there is no name {name}; names are {names}")
+    def _named(self, name: str) -> Evaluate:
         self._used.add(name)
         return lambda values: values[name]
 
     def _call(self, node: ast.Call, name: str) -> Evaluate:
-        if name not in FUNCTIONS and name not in self._tables:
-            known = ", ".join([*FUNCTIONS, *sorted(self._tables)])
+        functions = self._language.functions
+        if name not in functions and name not in self._tables:
+            known = ", ".join([*functions, *sorted(self._tables)])
             raise self._refused(node, f"there is no function {name}; functions are {known}")
         arguments = [self._of(each) for each in node.args]
         if name in self._tables:
@@ -239,11 +275,11 @@ class _Parser:
                     node, f"{name} takes {keys}, and the value of what it does not have if you like"
                 )
             return self._lookup(table, arguments)
-        least, most = FUNCTIONS[name][1]
+        function, (least, most) = functions[name]
         if not least <= len(arguments) <= most:
             count = "2 arguments" if most == least else f"{least} or more arguments"
             raise self._refused(node, f"{name} takes {count}")
-        return _applied(FUNCTIONS[name][0], arguments)
+        return _applied(function, arguments)
 
     def _lookup(self, table: CostTable, arguments: Sequence[Evaluate]) -> Evaluate:
         keys, otherwise = arguments[: len(table.keys)], arguments[len(table.keys) :]
@@ -261,19 +297,6 @@ class _Parser:
             raise FormulaError(f"{table.file} has no row with {asked}")
 
         return look_up
-
-
-def ceil_div(dividend: int, divisor: int) -> int:
-    """Return dividend / divisor, rounded up."""
-    return -(-dividend // divisor)
-
-
-FUNCTIONS: dict[str, tuple[Callable[..., int], tuple[int, int]]] = {
-    "min": (min, (2, LONGEST)),
-    "max": (max, (2, LONGEST)),
-    "ceil_div": (ceil_div, (2, 2)),
-}
-"""Functions by name, each with the least and the largest number of its arguments."""
 
 
 def _constant(value: int) -> Evaluate:

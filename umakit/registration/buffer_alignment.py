@@ -7,12 +7,13 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from umakit.errors import AcceleratorConfigError, BackendError, RegisterMapError, short_path
 from umakit.files.compiled_files import is_compiled
 from umakit.machine.config_faults import line_of_value
+from umakit.machine.formulas import Language, parse_formula
 from umakit.machine.registers.register_map import RegisterMap, read_register_map
 from umakit.machine.simulator_config import simulator_files
 from umakit.registration.backend import Backend
@@ -34,10 +35,20 @@ _DEFINED = re.compile(
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _CAST = re.compile(r"\(\s*(?:unsigned(?:\s+int)?|int|size_t|u?int\d+_t)\s*\)")
 _SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")
-_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.floordiv, ast.LShift: operator.lshift,
-}  # fmt: skip
+
+
+def _shifted(left: int, right: int) -> int:
+    if right > 64:
+        raise OverflowError
+    return left << right
+
+
+_C = Language(
+    {
+        ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+        ast.Div: operator.floordiv, ast.LShift: _shifted,
+    }, {},
+)  # fmt: skip
 _LONGEST = 500
 
 
@@ -151,24 +162,9 @@ def _value(text: str, names: Mapping[str, str]) -> int | None:
             r"\b[A-Za-z_]\w*", lambda m: f"({names[m[0]]})" if m[0] in names else m[0], text
         )
     try:
-        return _evaluated(
-            ast.parse(_SUFFIX.sub(r"\1", _CAST.sub("", text)).strip(), mode="eval").body
+        found = parse_formula(_SUFFIX.sub(r"\1", _CAST.sub("", text)), (), language=_C).unlimited(
+            {}
         )
-    except (SyntaxError, LookupError, ArithmeticError, ValueError):
+    except (ArithmeticError, ValueError):
         return None
-
-
-def _evaluated(node: ast.expr) -> int:
-    """Return the value of an expression.
-
-    Raises:
-        LookupError: the expression is no arithmetic of integers.
-    """
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
-        raise LookupError
-    left, right = _evaluated(node.left), _evaluated(node.right)
-    if isinstance(node.op, ast.LShift) and right > 64:
-        raise LookupError
-    return _OPERATORS[type(node.op)](left, right)
+    return found if found > 0 else None

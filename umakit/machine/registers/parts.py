@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from umakit.machine.formulas import Formula, FormulaError, Language, parse_formula
 
 Elements = Literal["", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
 
@@ -28,48 +31,39 @@ OPERANDS: dict[str, Elements] = {
 ELEMENT_LIMITS = {"$multipliers": (0, (1 << 31) - 1), "$shifts": (-31, 30)}
 """Least and greatest element of driver tensors with a range smaller than their type."""
 
-ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a // b,
-}
+EXPRESSION = Language(
+    {
+        ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+        ast.Div: operator.floordiv,
+    }, {},
+)  # fmt: skip
 
 LONGEST = 200
 """Characters of an expression."""
 
 
-def _nodes(text: str) -> Iterator[ast.expr]:
-    """Yield the numbers and references of an expression.
+class _References:
+    """All texts `REGISTER` and `REGISTER.FIELD`."""
 
-    Raises:
-        ValueError: the expression has another kind of node.
-    """
+    def __contains__(self, text: object) -> bool:
+        return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)?", str(text)))
+
+
+@functools.cache
+def _parsed(text: str) -> Formula:
     try:
-        if len(text) > LONGEST:
-            raise SyntaxError
-        waiting = [ast.parse(text, mode="eval").body]
-    except (SyntaxError, ValueError):
-        waiting = [ast.Constant(None)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-            waiting += [node.left, node.right]
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            waiting.append(node.operand)
-        elif (isinstance(node, ast.Constant) and type(node.value) is int) or re.fullmatch(
-            r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)?", ast.unparse(node)
-        ):
-            yield node
-        else:
-            raise ValueError(
-                f"{text!r} is more than numbers, REGISTER, REGISTER.FIELD, + - * / and brackets"
-            )
+        if len(text) <= LONGEST:
+            return parse_formula(text, _References(), language=EXPRESSION)
+    except FormulaError:
+        pass
+    raise ValueError(
+        f"{text!r} is more than numbers, REGISTER, REGISTER.FIELD, + - * / and brackets"
+    )
 
 
 def _check_expression(text: str) -> str:
-    for _ in _nodes(text) if text else ():
-        pass
+    if text:
+        _parsed(text)
     return text
 
 
@@ -116,8 +110,7 @@ class Limits(BaseModel):
     @property
     def references(self) -> list[str]:
         """Registers and fields in the expressions."""
-        nodes = [node for text in self.expressions for node in _nodes(text)]
-        return [ast.unparse(each) for each in nodes if not isinstance(each, ast.Constant)]
+        return [name for text in self.expressions for name in sorted(_parsed(text).names)]
 
     @property
     def expressions(self) -> list[str]:
@@ -168,11 +161,6 @@ def element_limits(operand: str | dict[str, str]) -> tuple[int, int] | None:
     return ELEMENT_LIMITS.get(operand.strip()) if isinstance(operand, str) else None
 
 
-@functools.cache
-def _parsed(expression: str) -> ast.expr:
-    return ast.parse(expression, mode="eval").body
-
-
 def value_of(expression: str, value: Callable[[str], int]) -> int | None:
     """Return the value of an expression; None for a division by 0.
 
@@ -181,18 +169,9 @@ def value_of(expression: str, value: Callable[[str], int]) -> int | None:
         value: function from `REGISTER` or `REGISTER.FIELD` to the value.
     """
 
-    def of(node: ast.expr) -> int:
-        if isinstance(node, ast.BinOp):
-            return ARITHMETIC[type(node.op)](of(node.left), of(node.right))
-        if isinstance(node, ast.UnaryOp):
-            return -of(node.operand)
-        if isinstance(node, ast.Constant):
-            assert isinstance(node.value, int)
-            return node.value
-        return value(ast.unparse(node))
-
+    formula = _parsed(expression)
     try:
-        return of(_parsed(expression))
+        return formula.unlimited({name: value(name) for name in sorted(formula.names)})
     except ZeroDivisionError:
         return None
 
