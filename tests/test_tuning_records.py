@@ -101,11 +101,7 @@ def test_a_library_is_cut_as_its_records_say(tuned: Path, tmp_path: Path) -> Non
     # The device takes what the cost model says of these tilings, and of no others.
     predicted = sum(
         len(record.operators)
-        * planner.predict(
-            Tiles(
-                record.layer, record.tiling, planner.hardware.columns, planner.hardware.bank_bytes
-            )
-        ).cycles
+        * planner.predict(Tiles(record.layer, record.tiling, planner.hardware)).cycles
         for record in records.layers
     )
     assert sum(layer.clock_cycles for layer in results[1].layers) == predicted

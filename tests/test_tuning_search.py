@@ -90,7 +90,7 @@ def every_tiling(what: Layer, hardware: Hardware) -> Iterator[Tiling]:
 
 def exact(what: Layer, tiling: Tiling, hardware: Hardware) -> int | None:
     """Cycles by the clock; None if the tiling does not fit."""
-    tiles = Tiles(what, tiling, hardware.columns, hardware.bank_bytes)
+    tiles = Tiles(what, tiling, hardware)
     if misfit(tiles, hardware):
         return None
     return run(commands_of(tiles, hardware, DRIVER), hardware.machine).cycles + DRIVER.finish
@@ -151,7 +151,7 @@ def test_no_run_takes_less_than_the_bound(
     cycles = exact(what, tiling, hardware)
     assume(cycles is not None)
     assert cycles is not None
-    tiles = Tiles(what, tiling, hardware.columns, hardware.bank_bytes)
+    tiles = Tiles(what, tiling, hardware)
     estimates = Estimates(what, hardware, DRIVER)
     found = estimates.of(tiles)
     assert estimates.bound(tiling) <= found.bound <= min(cycles, found.cycles)
@@ -170,5 +170,5 @@ def test_a_default_is_chosen_at_once_and_is_good() -> None:
     planner = TilePlanner(hardware, DRIVER)
     tiling = planner.default(what)
     assert tiling is not None
-    found = planner.predict(Tiles(what, tiling, 16, hardware.bank_bytes))
+    found = planner.predict(Tiles(what, tiling, hardware))
     assert found.cycles <= 1.01 * found.bound.cycles

@@ -3,31 +3,18 @@
 
 Names are imported when they are first used: `umakit.machine.systolic` needs no TVM.
 
+There is one model of a machine, `TileMachine`: memories, engines and queues (`description.py`), the
+limits of tiles, and functions of cycles and bytes. `Hardware` is the systolic array of `[array]`
+and `[dma]`, whose cycles are Python functions; `ConfiguredMachine` is the machine of `[machine]`,
+whose cycles are formulas; `Calibrated` wraps either with measured costs. Everything else asks the
+model only:
+
 ::
 
-    description.py Machine      memories, engines, queues, and commands
-    hardware.py   Hardware      the parameters of a systolic array, which is such a machine
-    layer.py      Layer         the sizes of a layer
-    tiles.py      Tiling, Tiles tile sizes, loop order, and all tiles of a layer
-    requirements.py Transfer, Job transfers and array job of a tile
-    schedules.py  tile_schedule tiles as TIR, for a backend's pass
-    layer_pass.py tiled_layer_pass tiles as driver calls: the TIR pass of a backend
-    commands.py   commands_of   the commands of a tiled layer for the device
-    costs.py      Cost          cycles of a command, and the sizes behind the cycles
-    tile_machine.py TileMachine base class of machines that compute layers tile by tile
-    machine_config.py, configured.py ConfiguredMachine  the machine of [machine] in accel.toml
-    formulas.py, cost_tables.py     formulas and tables of costs in accel.toml
-    calibration.py Calibration  the file of measured costs
-    calibrated.py  Calibrated   a machine with measured costs of commands
-    dependencies.py dependencies_of  the older commands that each command waits for
-    clock.py      run           exact cycles of a list of commands on a machine
-    stalls.py     CycleBreakdown cycles of a run, by the cause of the array's stall
-    bound.py      Bound         lower bounds of a layer's cycles
-    bounds/                     other bounds, of the network and of the array, and losses
-    space.py      misfit        the set of valid tilings
-    estimate.py   Estimates     fast approximate cycles of a tiling
-    selection.py  best_tilings  the best tilings by the estimate
-    planner.py    TilePlanner   the interface for backends
+    tiles.py, space.py, layer_pass.py      a layer in tiles, the valid tilings, the driver calls
+    commands.py, clock.py, stalls.py       the commands of a layer, their exact cycles, the stalls
+    estimate.py, selection.py, planner.py  fast estimates, the best tilings, the interface
+    bounds/, counts.py                     lower bounds of cycles, counts of events
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
 
@@ -17,27 +16,15 @@ from umakit.machine.description import Does, Engine, Machine, Memory, Queue, Str
 from umakit.machine.formulas import Formula, FormulaError
 from umakit.machine.layer import Kind, Layer
 from umakit.machine.machine_config import (
-    COPY_NAMES,
-    FOOTPRINT_NAMES,
-    JOB_NAMES,
     JOBS,
     STEP_NAMES,
+    CostFormulas,
     EngineSection,
 )
 from umakit.machine.tile_machine import TileMachine
 
 NO_QUEUE = "commands"
 """Name of the queue of a machine that names none."""
-
-
-@dataclass(frozen=True)
-class _Costs:
-    """The formulas of a command's cost."""
-
-    key: str
-    busy: Formula
-    tail: Formula
-    accesses: Formula | None
 
 
 class ConfiguredMachine(TileMachine):
@@ -62,46 +49,38 @@ class ConfiguredMachine(TileMachine):
         if not self._memory_sections:
             raise self._refusal('[machine] needs a [[memory]] with address = "offset"')
         self.alignment = configuration.dma.alignment
-        amount = section.amount
-        self.macs_per_cycle = amount("macs_per_cycle", section.macs_per_cycle)
-        self.bytes_per_cycle = amount("bytes_per_cycle", section.bytes_per_cycle)
+        numbers = section.numbers
+        for name in ("macs_per_cycle", "bytes_per_cycle", "block_channels", "sum_bytes"):
+            setattr(self, name, numbers[name])
         self.engine_bytes_per_cycle = {
-            each.name: amount(f"engine.{each.name}.bytes_per_cycle", each.bytes_per_cycle)
+            each.name: numbers[f"engine.{each.name}.bytes_per_cycle"]
             for each in section.engine
             if each.bytes_per_cycle is not None
         }
-        self.block_channels = amount("block_channels", section.block_channels)
-        self.units = {axis: amount("units", each) for axis, each in section.units.items()}
-        self.limits = {axis: amount("limits", each) for axis, each in section.limits.items()}
+        self.units = {axis: numbers[f"units.{axis}"] for axis in section.units}
+        self.limits = {axis: numbers[f"limits.{axis}"] for axis in section.limits}
         self.whole_units = tuple(section.whole_units)
         self.sums_in_result = section.sums_in_result
         self.memories = {name: each.name for each in self._memory_sections for name in each.holds}
-        self.sum_bytes = amount("sum_bytes", section.sum_bytes)
         self.streams = {
             name: _stream_of(engine, name) for engine in section.engine for name in engine.does
         }
-        self._costs: dict[str, _Costs] = {
-            name: self._cost_of(engine, name) for engine in section.engine for name in engine.does
-        }
+        self._costs = section.cost_formulas
         self.jobs_by_step = any(
             {*STEP_NAMES} & formula.names
             for name, costs in self._costs.items()
             for formula in (costs.busy, costs.tail, costs.accesses)
             if name in JOBS and formula is not None
         )
-        self._footprints = {
-            str(name): section.formula(f"footprints.{name}", text, FOOTPRINT_NAMES)
-            for name, text in section.footprints.items()
-        }
+        self._footprints = section.footprint_formulas
         if Kind.CONVOLUTION.value in self._costs:
             self._check_footprints()
 
     @cached_property
     def machine(self) -> Machine:
-        """The memories, engines and queues of `[machine]`."""
-        section, amount = self._section, self._section.amount
+        section, numbers = self._section, self._section.numbers
         queues = tuple(
-            Queue(each.name, amount("queue", each.entries), each.completion, each.in_order)
+            Queue(each.name, numbers[f"queue.{each.name}.entries"], each.completion, each.in_order)
             for each in section.queue
         ) or (Queue(NO_QUEUE, 0),)
         return Machine(
@@ -115,7 +94,7 @@ class ConfiguredMachine(TileMachine):
             tuple(
                 Engine(
                     each.name, _streams(each), each.queue or queues[0].name,
-                    amount("engine", each.depth), each.in_order,
+                    numbers[f"engine.{each.name}.depth"], each.in_order,
                 )
                 for each in section.engine
             ),
@@ -127,7 +106,7 @@ class ConfiguredMachine(TileMachine):
         """The register accesses of the driver's calls, from `[machine.driver]`."""
         section = self._section
         return DriverCosts(
-            **{name: section.amount(f"driver.{name}", each) for name, each in section.driver}
+            **{name: section.numbers[f"driver.{name}"] for name, _ in section.driver}
         )
 
     def refusal(self, layer: Layer) -> str:
@@ -139,12 +118,10 @@ class ConfiguredMachine(TileMachine):
         return ""
 
     def job(self, sizes: TileSizes) -> Cost:
-        """Return the cycles of a job."""
         values = {**_size_values(sizes), "first": int(sizes.first), "last": int(sizes.last)}
         return self._cost(self._costs[sizes.layer.kind.value], values)
 
     def copy(self, copied: Copy) -> Cost:
-        """Return the cycles of a copy."""
         values = {
             "planes": copied.planes,
             "rows": copied.rows,
@@ -154,13 +131,11 @@ class ConfiguredMachine(TileMachine):
         return self._cost(self._costs[copied.tensor], values)
 
     def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
-        """Return the bytes that the largest tile of a tensor takes in its memory."""
         if tensor not in self._footprints:
             return super().footprint(tensor, sizes, covered)
         return self._bytes(tensor, sizes, covered)
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
-        """Return the bytes of the memory of sums that a tile takes."""
         if "sums" not in self._footprints:
             return super().sums(sizes, steps)
         return self._bytes("sums", sizes, (0, 0))
@@ -226,21 +201,7 @@ class ConfiguredMachine(TileMachine):
         found = {name: value for key, each in written.items() for name, value in flat(key, each)}
         return {**found, **super().figures()}
 
-    def _cost_of(self, engine: EngineSection, name: str) -> _Costs:
-        cost = engine.cost_of(name)
-        assert cost is not None  # the section checks for a cost
-        names = JOB_NAMES if name in JOBS else COPY_NAMES
-        own = name in list(engine.costs)
-        key = f"engine.{engine.name}" + (f".costs.{name}" if own else "")
-        formula = self._section.formula
-        return _Costs(
-            f"machine.{key}",
-            formula(f"{key}.busy", cost.busy, names),
-            formula(f"{key}.tail", cost.tail, names),
-            None if cost.accesses is None else formula(f"{key}.accesses", cost.accesses, names),
-        )
-
-    def _cost(self, costs: _Costs, values: Mapping[str, int]) -> Cost:
+    def _cost(self, costs: CostFormulas, values: Mapping[str, int]) -> Cost:
         busy = self._value(f"{costs.key}.busy", costs.busy, values, 1)
         tail = self._value(f"{costs.key}.tail", costs.tail, values, 0)
         if costs.accesses is None:

@@ -232,29 +232,29 @@ def tiled_layer_pass(
     Raises:
         BackendError: the name of an argument is unknown, or an argument has another type.
     """
-    known = {
-        "configure": {*CONFIGURE_ARGUMENTS, "dataflow"},
-        "copy": {*COPY_ARGUMENTS, "engine", "by_planes", "line"},
-    }
-    for option, names in (("configure", configure), ("copy", copy)):
-        if isinstance(names, str) or not isinstance(names, Sequence):
-            raise BackendError(
-                f"tiled_layer_pass of {driver}: {option} is {names!r}, which is no list of names",
-                fix=f"write {option}=[...]",
-            )
-        for name in names:
-            if name not in known[option]:
-                near = closest(str(name), known[option])
-                raise BackendError(
-                    f"tiled_layer_pass of {driver}: {option} has no argument {name!r}",
-                    fix=(f"write {near}, or " if near else "")
-                    + f"choose from {', '.join(sorted(known[option]))}",
-                )
+    _check_names(driver, "configure", configure, {*CONFIGURE_ARGUMENTS, "dataflow"})
+    _check_names(driver, "copy", copy, {*COPY_ARGUMENTS, "engine", "by_planes", "line"})
     _check_types(planner, driver, begin, schedule)
     called = _Driver(driver, begin, configure, copy, load, store, schedule)
     return tir.prim_func_pass(
         f"{driver}_tiled_layer_pass", lambda function: _tiled(function, planner, called)
     )
+
+
+def _check_names(driver: str, option: str, names: object, known: set[str]) -> None:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise BackendError(
+            f"tiled_layer_pass of {driver}: {option} is {names!r}, which is no list of names",
+            fix=f"write {option}=[...]",
+        )
+    for name in names:
+        if name not in known:
+            near = closest(str(name), known)
+            raise BackendError(
+                f"tiled_layer_pass of {driver}: {option} has no argument {name!r}",
+                fix=(f"write {near}, or " if near else "")
+                + f"choose from {', '.join(sorted(known))}",
+            )
 
 
 def _check_types(planner: object, driver: object, begin: object, schedule: object) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -158,6 +159,16 @@ class QueueSection(_Section):
     in_order: bool = False
 
 
+@dataclass(frozen=True)
+class CostFormulas:
+    """The formulas of a `CostSection`, and its key in the file."""
+
+    key: str
+    busy: Formula
+    tail: Formula
+    accesses: Formula | None
+
+
 class DriverSection(_Section):
     """Register accesses of the driver's calls, a cycle each: `umakit.machine.DriverCosts`."""
 
@@ -216,6 +227,9 @@ class MachineSection(_Section):
     driver: DriverSection = DriverSection()
     _tables: dict[str, CostTable] = PrivateAttr(default_factory=dict)
     _figures: dict[str, int] = PrivateAttr(default_factory=dict)
+    _numbers: dict[str, int] = PrivateAttr(default_factory=dict)
+    _footprints: dict[str, Formula] = PrivateAttr(default_factory=dict)
+    _costs: dict[str, CostFormulas] = PrivateAttr(default_factory=dict)
 
     @property
     def read_tables(self) -> Mapping[str, CostTable]:
@@ -227,12 +241,23 @@ class MachineSection(_Section):
         """The computed figures, by name."""
         return self._figures
 
-    def amount(self, key: str, amount: int | str) -> int:
-        """Return the value of a number or of a formula of the figures.
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The computed numbers by key, such as `macs_per_cycle`, `units.rows` and
+        `engine.NAME.depth`."""
+        return self._numbers
 
-        Raises:
-            ValueError: the text is no such formula, or the value is negative; names the key.
-        """
+    @property
+    def footprint_formulas(self) -> Mapping[str, Formula]:
+        """The formulas of the bytes of a tile by tensor, and of `sums`."""
+        return self._footprints
+
+    @property
+    def cost_formulas(self) -> Mapping[str, CostFormulas]:
+        """The formulas of costs by tensor and kind of layer."""
+        return self._costs
+
+    def _amount(self, key: str, amount: int | str) -> int:
         try:
             found = parse_formula(amount, self._figures, self._tables)(self._figures)
         except FormulaError as error:
@@ -241,20 +266,11 @@ class MachineSection(_Section):
             raise ValueError(f"machine.{key}: {amount} is {found}, less than 0")
         return found
 
-    def formula(self, key: str, amount: int | str, names: Collection[str]) -> Formula:
-        """Return the formula of a key.
-
-        Raises:
-            ValueError: the text is no formula; names the key.
-        """
+    def _formula(self, key: str, amount: int | str, names: Collection[str]) -> Formula:
         try:
             return parse_formula(amount, {*names, *self._figures}, self._tables)
         except FormulaError as error:
             raise ValueError(f"machine.{key}: {error}") from None
-
-    def engine_for(self, name: str) -> EngineSection | None:
-        """Return the engine that copies a tensor, or computes layers of a kind."""
-        return next((each for each in self.engine if name in each.does), None)
 
     @model_validator(mode="after")
     def _whole(self, info: ValidationInfo) -> Self:
@@ -262,12 +278,14 @@ class MachineSection(_Section):
         for name, figure in self.figures.items():
             if name in RESERVED or name in self.tables:
                 raise ValueError(f"machine.figures.{name}: formulas have this name already")
-            self._figures[name] = self.amount(f"figures.{name}", figure)
+            self._figures[name] = self._amount(f"figures.{name}", figure)
         for key, number, least in self._amounts():
-            if self.amount(key, number) < least:
+            self._numbers[key] = self._amount(key, number)
+            if self._numbers[key] < least:
                 raise ValueError(f"machine.{key}: {number} is less than {least}")
         for name, bytes_ in self.footprints.items():
-            self.formula(f"footprints.{name}", bytes_, FOOTPRINT_NAMES)
+            key = f"footprints.{name}"
+            self._footprints[name] = self._formula(key, bytes_, FOOTPRINT_NAMES)
         self._check_engines()
         return self
 
@@ -307,7 +325,7 @@ class MachineSection(_Section):
             for one in all_:
                 if all_.count(one) > 1:
                     raise ValueError(f"machine.{kind}: two are called {one}")
-        entries = {self.amount("queue.entries", each.entries) > 0 for each in self.queue}
+        entries = {self._numbers[f"queue.{name}.entries"] > 0 for name in queues}
         if len(entries) > 1:
             raise ValueError("machine.queue: queues with and without entries do not go together")
         done: dict[str, str] = {}
@@ -337,7 +355,10 @@ class MachineSection(_Section):
         if cost is None:
             raise ValueError(f"machine.{key}: {name} has no cost; give busy, or costs.{name}")
         key += f".costs.{name}" if name in list(engine.costs) else ""
-        self.formula(f"{key}.busy", cost.busy, names)
-        self.formula(f"{key}.tail", cost.tail, names)
-        if cost.accesses is not None:
-            self.formula(f"{key}.accesses", cost.accesses, names)
+        accesses = cost.accesses
+        self._costs[name] = CostFormulas(
+            f"machine.{key}",
+            self._formula(f"{key}.busy", cost.busy, names),
+            self._formula(f"{key}.tail", cost.tail, names),
+            None if accesses is None else self._formula(f"{key}.accesses", accesses, names),
+        )

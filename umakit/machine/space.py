@@ -33,7 +33,7 @@ Key = tuple[str | int | tuple[str, ...], ...]
 
 def tiles_on(layer: Layer, tiling: Tiling, hardware: TileMachine) -> Tiles:
     """Return the tiles of a layer on an accelerator."""
-    return Tiles(layer, tiling, hardware.block_channels, machine=hardware)
+    return Tiles(layer, tiling, hardware)
 
 
 def misfit(tiles: Tiles, hardware: TileMachine) -> str:

@@ -40,84 +40,11 @@ PLAIN = (
 """Attributes of a `TileMachine` that are plain data."""
 
 
-class Placement:
-    """The bytes that tiles take in memory.
-
-    Attributes:
-        block_channels: output channels in a block of weights.
-    """
-
-    block_channels: int = 1
-
-    def tile_alignment_of(self, tensor: str) -> int:
-        """Return the alignment of the tiles of a tensor, in bytes."""
-        return 1
-
-    def row_bytes_of(self, tensor: str) -> int:
-        """Return the size of a row of the memory of a tensor's tiles, in bytes."""
-        return 1
-
-    def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
-        """Return the bytes that the largest tile of a tensor takes in its memory.
-
-        Args:
-            tensor: one of `TENSORS`.
-            sizes: sizes of the largest tile.
-            covered: height and width of the data inside its windows, without padding.
-
-        By default, tiles have no gaps except the padding of the innermost axis to rows of the
-        memory; weights fill whole blocks.
-        """
-        row = self.row_bytes_of(tensor)
-        lines, size = self._lines(tensor, sizes, covered)
-        return lines * -(-size // row) * row
-
-    def tile_bytes(
-        self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
-    ) -> int:
-        """Return `footprint`.
-
-        Args:
-            tensor, sizes, covered: as in `footprint`.
-            steps: number of jobs that compute a tile.
-        """
-        return self.footprint(tensor, sizes, covered)
-
-    def _lines(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> tuple[int, int]:
-        """Return the number of contiguous parts of a tile and the bytes of each part."""
-        layer = sizes.layer
-        if tensor == "parameters":
-            return 1, layer.parameters_bytes
-        if tensor == "weights" and layer.per_channel:
-            return layer.window, sizes.output_channels
-        if tensor == "weights":
-            blocks = -(-sizes.output_channels // self.block_channels)
-            return blocks * layer.window * sizes.input_channels, self.block_channels
-        height, width, channels = sizes.rows, sizes.columns, sizes.output_channels
-        if tensor == "data":
-            (height, width), channels = covered, sizes.input_channels
-        if layer.channels_first:
-            return channels * height, width
-        return height * width, channels
-
-
 def _results(sizes: TileSizes) -> int:
     return sizes.positions * sizes.output_channels
 
 
-class OneMemory(Placement):
-    """A memory for all tensors, with tiles without gaps."""
-
-    def __init__(self, block_channels: int, bank_bytes: int) -> None:
-        self.block_channels = block_channels
-        self._bank_bytes = bank_bytes
-
-    def tile_alignment_of(self, tensor: str) -> int:
-        """Return the size of a bank in bytes."""
-        return self._bank_bytes
-
-
-class TileMachine(Placement, ABC):
+class TileMachine(ABC):
     """A machine that computes layers tile by tile.
 
     Subclasses set attributes that differ from the defaults.
@@ -160,6 +87,7 @@ class TileMachine(Placement, ABC):
     whole_units: tuple[str, ...] = ()
     limits: Mapping[str, int] = {}
     most_positions: int = 0
+    block_channels: int = 1
     dataflows: tuple[Dataflow, ...] = (Dataflow.OUTPUT_STATIONARY,)
     sum_bytes: int = 0
     sums_in_result: bool = False
@@ -182,6 +110,21 @@ class TileMachine(Placement, ABC):
     @abstractmethod
     def copy(self, copied: Copy) -> Cost:
         """Return the cycles of a copy into or out of a memory."""
+
+    def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
+        """Return the bytes that the largest tile of a tensor takes in its memory.
+
+        Args:
+            tensor: one of `TENSORS`.
+            sizes: sizes of the largest tile.
+            covered: height and width of the data inside its windows, without padding.
+
+        By default, tiles have no gaps except the padding of the innermost axis to rows of the
+        memory; weights fill whole blocks.
+        """
+        row = self.row_bytes_of(tensor)
+        lines, size = self._lines(tensor, sizes, covered)
+        return lines * -(-size // row) * row
 
     def refusal(self, layer: Layer) -> str:
         """Return the reason why the machine does not compute a layer; empty if it may."""
@@ -236,6 +179,23 @@ class TileMachine(Placement, ABC):
             TileMachine.footprint, type(self).footprint
         )  # fmt: skip
         return own is not kits
+
+    def _lines(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> tuple[int, int]:
+        """Return the number of contiguous parts of a tile and the bytes of each part."""
+        layer = sizes.layer
+        if tensor == "parameters":
+            return 1, layer.parameters_bytes
+        if tensor == "weights" and layer.per_channel:
+            return layer.window, sizes.output_channels
+        if tensor == "weights":
+            blocks = -(-sizes.output_channels // self.block_channels)
+            return blocks * layer.window * sizes.input_channels, self.block_channels
+        height, width, channels = sizes.rows, sizes.columns, sizes.output_channels
+        if tensor == "data":
+            (height, width), channels = covered, sizes.input_channels
+        if layer.channels_first:
+            return channels * height, width
+        return height * width, channels
 
     def _least(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
         """Return the least bytes of a tile that a job reads or writes."""

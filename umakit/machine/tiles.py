@@ -31,7 +31,7 @@ from umakit.machine.requirements import (
     times,
 )
 from umakit.machine.systolic import Dataflow
-from umakit.machine.tile_machine import OneMemory, TileMachine
+from umakit.machine.tile_machine import TileMachine
 
 IMAGES = "images"
 ROWS = "rows"
@@ -107,24 +107,14 @@ class Tiles:
 
     Args:
         tiling: tile sizes and loop order; a size larger than the layer means the whole axis.
-        columns: columns of the array: the output channels of a block of weights.
-        bank_bytes: size of a bank; buffers are whole banks, so that no two buffers share a bank.
-        machine: bytes, memories and alignment of tiles; default: one memory, with tiles without
-            gaps.
+        machine: blocks of weights, and bytes, memories and alignment of tiles.
     """
 
-    def __init__(
-        self,
-        layer: Layer,
-        tiling: Tiling,
-        columns: int,
-        bank_bytes: int = 1,
-        machine: TileMachine | None = None,
-    ) -> None:
+    def __init__(self, layer: Layer, tiling: Tiling, machine: TileMachine) -> None:
         self.layer = layer
         self.tiling = tiling
-        self._block = columns
-        self._machine = machine or OneMemory(columns, bank_bytes)
+        self._block = machine.block_channels
+        self._machine = machine
         # Spans by axis and number of the tile: an axis has few, and commands ask for each often.
         self._output_spans: dict[tuple[str, int], _Span] = {}
         self._input_spans: dict[tuple[str, int], tuple[_Span, Number]] = {}

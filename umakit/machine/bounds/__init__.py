@@ -109,8 +109,7 @@ def _limits_of_sections(configuration: AcceleratorConfig) -> Limits:
     has_dma = configuration.has_dma if kind is None else kind.has_dma
     width = configuration.dma.bytes_per_cycle if has_dma else None
     if machine is not None:
-        peak = machine.amount("macs_per_cycle", machine.macs_per_cycle)
-        width = machine.amount("bytes_per_cycle", machine.bytes_per_cycle)
+        peak, width = machine.numbers["macs_per_cycle"], machine.numbers["bytes_per_cycle"]
     sizes = [memory.size for memory in configuration.scratchpads]
     known = [size for size in sizes if size is not None]
     room = sum(known) if known and len(known) == len(sizes) else None

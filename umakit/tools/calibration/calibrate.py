@@ -86,24 +86,15 @@ def calibrate(
             commands cannot be told apart.
         UmakitError: no layer could be compiled or run.
     """
-    planner = _planner_of(backend)
-    found = find_device(device)
-    if not has_simulator(backend):
-        raise BackendError(
-            f"{backend.target_name} has no simulator on the device {found.name}, so nothing counts "
-            "its cycles",
-            where=backend.target_name,
-            fix="give it one, see docs/your-simulator.md",
-        )
+    planner, found = _planner_of(backend), find_device(device)
+    _check_simulator(backend, found.name)
     before = planner.machine
     earlier = before.calibration if isinstance(before, Calibrated) else None
     with _described(planner):
-        measurement, described = Measurement(), planner.machine
-        at = _measure_groups(backend, planner, found.name, tiles, measurement, tell)
-        if not any(layer.commands for layer in measurement.layers):
-            raise _nothing(backend, found.name, measurement)
-        measured_count = len(measurement.layers)
-        tell(Calibrating("fitting", measured_count, measured_count))
+        described = planner.machine
+        measuring = _Measuring(backend, planner, found.name, tiles, tell)
+        measuring.run()
+        measurement, takes = measuring.found, measuring.takes
         commands = [each for layer in measurement.layers for each in layer.commands]
         fits = costs_of(described, commands, _figures(backend))
         of = partial(
@@ -116,7 +107,7 @@ def calibrate(
 
         measured = Calibrated(described, of(*split(each.costs for each in fits)))
         choices = choices_of(fits, measured, before, use_inexact=use_inexact)
-        whole = measured_layers(backend, planner, [using(choices), earlier], found.name, at.takes)
+        whole = measured_layers(backend, planner, [using(choices), earlier], found.name, takes)
         layers_before = predictions(planner, earlier, whole)
         choices = without_worse(
             choices, lambda tried: off_by(predictions(planner, using(tried), whole)),
@@ -124,9 +115,8 @@ def calibrate(
         )  # fmt: skip
         calibration = using(choices)
         layers = predictions(planner, calibration, whole)
-        notes = _notes(backend, planner, measurement, at.takes)
         note = driver_note(planner, [*measurement.layers, *whole])
-        notes = (*notes, note) if note else notes
+        notes = (*measuring.notes(), *([note] if note else []))
     return Outcome(
         replace(calibration, layers=layers), len(measurement.layers), notes, tuple(choices),
         layers_before, tiles,
@@ -144,6 +134,16 @@ def _planner_of(backend: UMABackend) -> TilePlanner:
     return backend.tiling
 
 
+def _check_simulator(backend: UMABackend, device: str) -> None:
+    if not has_simulator(backend):
+        raise BackendError(
+            f"{backend.target_name} has no simulator on the device {device}, so nothing counts "
+            "its cycles",
+            where=backend.target_name,
+            fix="give it one, see docs/your-simulator.md",
+        )
+
+
 @contextmanager
 def _described(planner: TilePlanner) -> Iterator[None]:
     """Use the described costs in the block, not the costs of an earlier calibration."""
@@ -157,88 +157,104 @@ def _described(planner: TilePlanner) -> Iterator[None]:
 
 
 @dataclass
-class _Progress:
-    """The groups of which some layers ran."""
+class _Measuring:
+    """The measurement of all groups of layers of a backend.
 
+    Attributes:
+        count: number of layers of a group.
+        takes: groups of which some layers ran.
+    """
+
+    backend: UMABackend
+    planner: TilePlanner
+    device: str
+    count: int
+    tell: Callable[[Calibrating], None]
+    found: Measurement = field(default_factory=Measurement)
     takes: list[Group] = field(default_factory=list)
 
+    def run(self) -> None:
+        """Measure all groups in the first rounding that the backend takes.
 
-def _measure_groups(
-    backend: UMABackend,
-    planner: TilePlanner,
-    device: str,
-    count: int,
-    found: Measurement,
-    tell: Callable[[Calibrating], None],
-) -> _Progress:
-    at = _Progress()
-    for rounding in ROUNDINGS:
-        for group in groups_of(planner.machine, rounding):
-            _measure_one_layout(backend, planner, device, group, count, found, at, tell)
-        if not any(group.kind is Kind.CONVOLUTION for group in at.takes):
-            for group in dense_groups(planner.machine, rounding):
-                _measure_group(backend, planner, device, group, count, found, at, tell)
-        if at.takes or found.failures:
-            break  # cycles do not depend on the rounding
-    return at
+        Raises:
+            BackendError: no commands can be told apart.
+        """
+        for rounding in ROUNDINGS:
+            for group in groups_of(self.planner.machine, rounding):
+                self._one_layout(group)
+            if not any(group.kind is Kind.CONVOLUTION for group in self.takes):
+                for group in dense_groups(self.planner.machine, rounding):
+                    self._group(group, self.count)
+            if self.takes or self.found.failures:
+                break  # cycles do not depend on the rounding
+        if not any(layer.commands for layer in self.found.layers):
+            raise _nothing(self.backend, self.device, self.found)
+        count = len(self.found.layers)
+        self.tell(Calibrating("fitting", count, count))
 
+    def _one_layout(self, group: Group) -> None:
+        """Measure a group; with images in NCHW if the backend supports none in NHWC."""
+        if group in self.takes:
+            return
+        count = self.count // 3 if group.is_variant else self.count
+        before = len(self.takes), len(self.found.failures)
+        self._group(group, count)
+        after = len(self.takes), len(self.found.failures)
+        if before == after and not group.channels_first:
+            self._group(replace(group, channels_first=True), count)
 
-def _measure_one_layout(
-    backend: UMABackend,
-    planner: TilePlanner,
-    device: str,
-    group: Group,
-    count: int,
-    found: Measurement,
-    at: _Progress,
-    tell: Callable[[Calibrating], None],
-) -> None:
-    """Measure a group; with images in NCHW if the backend supports none in NHWC."""
-    if group in at.takes:
-        return
-    count = count // 3 if group.is_variant else count
-    taken, failed = len(at.takes), len(found.failures)
-    _measure_group(backend, planner, device, group, count, found, at, tell)
-    if (len(at.takes), len(found.failures)) == (taken, failed) and not group.channels_first:
-        other = replace(group, channels_first=True)
-        _measure_group(backend, planner, device, other, count, found, at, tell)
+    def _group(self, group: Group, count: int) -> None:
+        found = self.found
+        tiles = tiles_of_group(self.planner.machine, group, count)
+        count_first = 1 if found.failures and not found.layers else FIRST
+        before, failed = len(found.layers), len(found.failures)
+        done = 0
 
+        def report(ran: int) -> None:
+            nonlocal done
+            done += ran
+            self.tell(Calibrating(str(group), done, len(tiles)))
 
-def _measure_group(
-    backend: UMABackend,
-    planner: TilePlanner,
-    device: str,
-    group: Group,
-    count: int,
-    found: Measurement,
-    at: _Progress,
-    tell: Callable[[Calibrating], None],
-) -> None:
-    tiles = tiles_of_group(planner.machine, group, count)
-    only_failures = bool(found.failures) and not found.layers
-    count_first = 1 if only_failures else FIRST
-    first, rest = tiles[:count_first], tiles[count_first:]
-    before, failed = len(found.layers), len(found.failures)
-    done = 0
+        if tiles:
+            report(0)
+        measure(self.backend, tiles[:count_first], self.device, found, report)
+        if group.adds and not all(each.tiles.layer.adds for each in found.layers[before:]):
+            del found.layers[before:]  # the backend takes convolutions, and the CPU the sum
+        if len(found.layers) == before:
+            # The backend leaves such layers to the CPU, or none runs: one failure is the reason.
+            del found.failures[failed + 1 :]
+            return
+        self.takes.append(group)
+        if not any(layer.commands for layer in found.layers):
+            raise _nothing(self.backend, self.device, found)
+        measure(self.backend, tiles[count_first:], self.device, found, report)
 
-    def report(ran: int) -> None:
-        nonlocal done
-        done += ran
-        tell(Calibrating(str(group), done, len(tiles)))
-
-    if tiles:
-        report(0)
-    measure(backend, first, device, found, report)
-    if group.adds and not all(each.tiles.layer.adds for each in found.layers[before:]):
-        del found.layers[before:]  # the backend takes convolutions, and leaves the sum to the CPU
-    if len(found.layers) == before:
-        # The backend leaves such layers to the CPU, or none runs: keep one failure as the reason.
-        del found.failures[failed + 1 :]
-        return
-    at.takes.append(group)
-    if not any(layer.commands for layer in found.layers):
-        raise _nothing(backend, device, found)
-    measure(backend, rest, device, found, report)
+    def notes(self) -> tuple[str, ...]:
+        found, name, notes = self.found, self.backend.target_name, []
+        taken = {each.kind for each in self.takes}
+        missing = [kind.value.replace("_", " ") for kind in Kind if kind not in taken]
+        if missing:
+            notes.append(
+                f"{name} took no {', no '.join(missing)}: these cost what the machine describes"
+            )
+        if any(group.dense for group in self.takes):
+            notes.append(
+                f"{name} took fully connected layers, and no convolution: what "
+                "convolutions cost was measured on those"
+            )
+        if found.failures:
+            notes.append(
+                f"{len(found.failures)} layers did not run and are left out; the first: "
+                f"{found.failures[0]}"
+            )
+        for reason, count in found.mismatches.items():
+            notes.append(f"{count} layers are left out: {reason}")
+        if self.planner.has_own_predictions:
+            notes.append(
+                f"{type(self.planner).__name__} predicts in a way of its own, which may not use "
+                "these costs"
+            )
+        return tuple(notes)
 
 
 def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitError:
@@ -291,40 +307,6 @@ def _figures(backend: UMABackend) -> list[int]:
     """Return the whole numbers in a backend's figures, which may be divisors of sizes."""
     words = [word for text in backend.figures().values() for word in text.split(", ")]
     return sorted({int(word) for word in words if word.isdecimal() and 1 < int(word) <= 4096})
-
-
-def _notes(
-    backend: UMABackend,
-    planner: TilePlanner,
-    found: Measurement,
-    takes: Sequence[Group],
-) -> tuple[str, ...]:
-    notes = []
-    missing = [
-        kind.value.replace("_", " ") for kind in Kind if kind not in {each.kind for each in takes}
-    ]
-    if missing:
-        notes.append(
-            f"{backend.target_name} took no {', no '.join(missing)}: these cost what the machine "
-            "describes"
-        )
-    if any(group.dense for group in takes):
-        notes.append(
-            f"{backend.target_name} took fully connected layers, and no convolution: what "
-            "convolutions cost was measured on those"
-        )
-    if found.failures:
-        notes.append(
-            f"{len(found.failures)} layers did not run and are left out; the first: "
-            f"{found.failures[0]}"
-        )
-    for reason, count in found.mismatches.items():
-        notes.append(f"{count} layers are left out: {reason}")
-    if planner.has_own_predictions:
-        notes.append(
-            f"{type(planner).__name__} predicts in a way of its own, which may not use these costs"
-        )
-    return tuple(notes)
 
 
 NONE = DriverCosts(begin=0, configure=0, configure_add=0, transfer=0, job=0, check=0, finish=0)

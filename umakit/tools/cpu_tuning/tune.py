@@ -142,12 +142,7 @@ def tune_cpu(
         trials = Trials(network, options, meter, folder)
         search = Search(trials, trials.build({}), meter.origin.figures == "instructions")
         search.begin({} if again else existing)
-        if not search.records:
-            raise RecordsError(
-                f"no kernel of {network.model.name} has a choice on {machine.name}",
-                fix="kernels in float32 have one on CPUs with vectors, those in int8 on CPUs with "
-                "instructions for sums of products",
-            )
+        _check_choices(search, network.model.name, machine.name)
         numbers, ran = search.trials_left(effort.trials), 0
         for number in numbers:
             if ran and clock() - started > effort.seconds:
@@ -160,6 +155,15 @@ def tune_cpu(
         for key, record in search.records.items()
     )
     return TunedCpu(kernels, ran, total, ran == len(numbers))
+
+
+def _check_choices(search: Search, model: str, cpu: str) -> None:
+    if not search.records:
+        raise RecordsError(
+            f"no kernel of {model} has a choice on {cpu}",
+            fix="kernels in float32 have one on CPUs with vectors, those in int8 on CPUs with "
+            "instructions for sums of products",
+        )
 
 
 @dataclass(frozen=True)

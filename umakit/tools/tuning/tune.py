@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from umakit.lower.tiling_records import (
     check_records_file,
     existing_records,
 )
-from umakit.machine import Layer
+from umakit.machine import Layer, TilePlanner
 from umakit.partition.partitioner import partition
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.pipeline import Network
@@ -98,41 +99,23 @@ def tune_model(
             layer of the model is cut into tiles.
         UmakitError: the network cannot be lowered, or the simulator cannot be run.
     """
-    effort = effort or Effort()
-    if not has_simulator(backend):
-        effort = replace(effort, simulate=0)
-    planner = backend.tiling
-    if planner is None:
-        raise BackendError(
-            "does not cut layers into tiles", where=backend.target_name,
-            fix="a backend that registers a TilePlanner can be tuned: "
-            "see `uma new --tutorial chocolate`",
-        )  # fmt: skip
+    planner, effort = _planner_of(backend), effort or Effort()
+    effort = effort if has_simulator(backend) else replace(effort, simulate=0)
     owner = Owner.of(network.model, backend.target_name, planner)
     read = input_files(backends=[backend], model=inputs)
     check_records_file(path, read)
     records = existing_records(path, owner, planner.machine)
-    layers = tiled_layers(network, backend, keep_layout=keep_layout)
-    if not layers:
-        raise RecordsError(
-            f"{backend.target_name} cuts no layer of {network.model.name} into tiles",
-            fix="`uma partition` says why",
-        )
+    layers = _some_layers(network, backend, keep_layout=keep_layout)
     result = []
     for number, (layer, operators) in enumerate(layers.items(), 1):
         existing = records.of(layer)
         if existing is not None and existing.covers(effort) and not again:
             tuned = TunedLayer(existing, 0)
         else:
-            report = partial(LayerProgress, number, len(layers), layer, operators)
+            at = partial(LayerProgress, number, len(layers), layer, operators)
             problem = Problem(layer, planner, str(backend.folder))
-            try:
-                best = search(problem, effort, workers or ThisProcess(), _chain(report, tell))
-            except DeviceError as error:
-                where = f"layer {number} of {len(layers)}, {', '.join(operators)}"
-                raise DeviceError(
-                    error.what, where=where, fix=error.fix, status=error.status
-                ) from None
+            with _naming(f"layer {number} of {len(layers)}, {', '.join(operators)}"):
+                best = search(problem, effort, workers or ThisProcess(), _chain(at, tell))
             record = Record(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
                 best.simulated, effort, best.default_simulated,
@@ -144,6 +127,37 @@ def tune_model(
         result.append(tuned)
         done(tuned)
     return result
+
+
+def _planner_of(backend: UMABackend) -> TilePlanner:
+    if backend.tiling is None:
+        raise BackendError(
+            "does not cut layers into tiles", where=backend.target_name,
+            fix="a backend that registers a TilePlanner can be tuned: "
+            "see `uma new --tutorial chocolate`",
+        )  # fmt: skip
+    return backend.tiling
+
+
+def _some_layers(
+    network: Network, backend: UMABackend, *, keep_layout: bool
+) -> dict[Layer, tuple[str, ...]]:
+    layers = tiled_layers(network, backend, keep_layout=keep_layout)
+    if not layers:
+        raise RecordsError(
+            f"{backend.target_name} cuts no layer of {network.model.name} into tiles",
+            fix="`uma partition` says why",
+        )
+    return layers
+
+
+@contextmanager
+def _naming(where: str) -> Iterator[None]:
+    """Name the layer in an error of the device."""
+    try:
+        yield
+    except DeviceError as error:
+        raise DeviceError(error.what, where=where, fix=error.fix, status=error.status) from None
 
 
 def _chain(
