@@ -183,6 +183,11 @@ class TilePlanner:
         use."""
         return self.machine.other if isinstance(self.machine, Calibrated) else self.machine
 
+    @property
+    def calibration(self) -> Calibration | None:
+        """The measured costs in use; None with the costs of the backend's description."""
+        return self.machine.calibration if isinstance(self.machine, Calibrated) else None
+
     @contextmanager
     def planning(self, planned: PlannedLayers) -> Iterator[None]:
         """Let `tiles_of` cut by given tilings, and note the layers, in a block of this thread."""

@@ -88,8 +88,7 @@ def calibrate(
     """
     planner, found = _planner_of(backend), find_device(device)
     _check_simulator(backend, found.name)
-    before = planner.machine
-    earlier = before.calibration if isinstance(before, Calibrated) else None
+    before, earlier = planner.machine, planner.calibration
     with _described(planner):
         described = planner.machine
         measuring = _Measuring(backend, planner, found.name, tiles, tell)
@@ -147,13 +146,12 @@ def _check_simulator(backend: UMABackend, device: str) -> None:
 @contextmanager
 def _described(planner: TilePlanner) -> Iterator[None]:
     """Use the described costs in the block, not the costs of an earlier calibration."""
-    machine = planner.machine
+    before = planner.calibration
     planner.calibrate(None)
     try:
         yield
     finally:
-        planner.machine = machine
-        planner.calibrate(getattr(machine, "calibration", None))
+        planner.calibrate(before)
 
 
 @dataclass

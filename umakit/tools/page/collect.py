@@ -18,7 +18,6 @@ from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.machine import Prediction, TilePlanner, Tiles
-from umakit.machine.calibration import Calibrated
 from umakit.machine.planner import prediction_of
 from umakit.machine.tiles import AXES, INPUT_CHANNELS
 from umakit.pipeline import ExportOptions, export_program, partition_model
@@ -176,9 +175,9 @@ def _accelerator(backend: UMABackend) -> Accelerator:
 
 def _calibrated(planner: TilePlanner | None) -> str:
     """Return date and place of the measurement of a planner's costs; empty if not measured."""
-    if planner is None or not isinstance(planner.machine, Calibrated):
+    calibration = None if planner is None else planner.calibration
+    if calibration is None:
         return ""
-    calibration = planner.machine.calibration
     return f"{calibration.measured:%Y-%m-%d %H:%M:%S} UTC on the device {calibration.device}"
 
 
