@@ -24,8 +24,7 @@ from umakit.machine.tile_machine import Wrapped
 from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.tools.calibration.tiles import Tile
 from umakit.tools.failed_layer import with_layer
-from umakit.tools.tuning.networks import network_of_layers
-from umakit.tools.tuning.simulate import drawn_inputs
+from umakit.tools.tuning.simulate import drawn_inputs, network_of_layers
 
 LAYERS_PER_NETWORK = 40
 """Number of layers that are compiled and run at a time."""

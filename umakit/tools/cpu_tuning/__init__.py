@@ -3,15 +3,14 @@
 
 ::
 
-    meters.py   HostMeter, DeviceMeter   processor times on this machine, instructions on a device
-    trials.py   Trials                   libraries with other choices, and their figures by kernel
+    trials.py   Trials, Meter            libraries with other choices, and their figures by kernel
     search.py   Search                   results of trials for each kernel, and faster choices
     (lower/choice_records.py: the file)
     tune.py     tune_cpu                 all kernels of a model
 """
 
-from umakit.tools.cpu_tuning.meters import DeviceMeter, HostMeter, Meter, meter_for
 from umakit.tools.cpu_tuning.search import Total
+from umakit.tools.cpu_tuning.trials import DeviceMeter, HostMeter, Meter, meter_for
 from umakit.tools.cpu_tuning.tune import (
     CpuEffort,
     CpuProgress,

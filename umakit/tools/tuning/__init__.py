@@ -5,7 +5,6 @@
 
     search.py     search           the best tiling of a layer
     simulate.py   simulated_cycles a layer alone in the simulator
-    networks.py   network_of       a network of one layer
     workers.py    Workers          processes for the tasks
     (lower/tiling_records.py: the file)
     tune.py       tune_model       all layers of a model, and their totals
