@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
@@ -24,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from umakit import sim
 from umakit.errors import AcceleratorConfigError
 from umakit.files.documents import is_special
-from umakit.machine.config_faults import fault_in_file
+from umakit.machine.config_faults import Section, fault_in_file
 from umakit.machine.energy import ACCUMULATOR, EnergySection, check_memories
 from umakit.machine.machine_config import MachineSection, Tensor
 from umakit.machine.rtl_config import RtlSection
@@ -56,11 +54,7 @@ StatusNumber = Annotated[str, Field(pattern=r"^(-?[1-9][0-9]{0,3}|-?[12][0-9]{4}
 Meaning = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[ -~]+$")]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class AcceleratorSection(_Section):
+class AcceleratorSection(Section):
     """Name and description of the accelerator.
 
     `kind = "library"` is a library of C functions for the CPU, which has no array and no device.
@@ -73,7 +67,7 @@ class AcceleratorSection(_Section):
     clock_mhz: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
 
 
-class ArraySection(_Section):
+class ArraySection(Section):
     """The MAC array: rows x columns of multiply-accumulate units.
 
     A simulator of umakit refuses fields that the simulator does not implement. The header of a
@@ -124,7 +118,7 @@ class ArraySection(_Section):
         return self
 
 
-class DmaSection(_Section):
+class DmaSection(Section):
     """The DMA engine between shared memory and the scratchpad.
 
     `alignment` applies to addresses and strides, in bytes. With `burst_bytes = 0` each row is one
@@ -146,7 +140,7 @@ class DmaSection(_Section):
         return _check_power_of_two(alignment)
 
 
-class DeviceSection(_Section):
+class DeviceSection(Section):
     """The device behind `device.h` on the host, and the driver's way to wait for the device.
 
     `simulator` is a simulator of umakit (`sim/kinds.py`), `own` for the section `[simulator]`, or
@@ -160,7 +154,7 @@ class DeviceSection(_Section):
     completion: Literal["interrupt", "polling"] = "interrupt"
 
 
-class MemorySection(_Section):
+class MemorySection(Section):
     """A memory that can hold intermediate and scratch tensors.
 
     A memory with `address = "offset"` is a scratchpad that the CPU cannot access: drivers get byte
@@ -200,7 +194,7 @@ class MemorySection(_Section):
         return self
 
 
-class AcceleratorConfig(_Section):
+class AcceleratorConfig(Section):
     """The contents of an `accel.toml`.
 
     `statuses` gives the meaning of each number that functions of a kernel library return, as in

@@ -49,7 +49,7 @@ def commands_without_constants(
     tiles: Tiles, machine: TileMachine, driver: DriverCosts
 ) -> list[Command]:
     """Return the commands of a layer whose weights and parameters are in the scratchpad already."""
-    return list(_WithoutConstants(tiles, machine, driver).all())
+    return list(_Commands(tiles, machine, driver, with_constants=False).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,14 @@ def command_details(
 class _Commands:
     """Generates commands by iterating over the tiles like the generated code."""
 
-    loaded: tuple[str, ...] = ("data", "weights", "addend")
-    """Tensors that are loaded, beside parameters."""
-
-    def __init__(self, tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> None:
+    def __init__(
+        self,
+        tiles: Tiles,
+        machine: TileMachine,
+        driver: DriverCosts,
+        with_constants: bool = True,
+    ) -> None:
+        self._constants = with_constants
         self._tiles = tiles
         self._machine = machine
         self._driver = driver
@@ -120,7 +124,8 @@ class _Commands:
 
     def _tiles_in_order(self) -> Iterator[Command]:
         tiles = self._tiles
-        loads = [name for name in self.loaded if name in tiles.buffers]
+        loaded = ("data", "weights", "addend") if self._constants else ("data", "addend")
+        loads = [name for name in loaded if name in tiles.buffers]
         depths = {name: tiles.depth(name) for name in (*loads, "result")}
         loads.sort(key=lambda name: depths[name])  # outer loops first
         loops = [range(tiles.extents[axis]) for axis in tiles.loops]
@@ -167,7 +172,7 @@ class _Commands:
 
     def _parameters(self) -> Iterator[Command]:
         place = 0
-        for size in self._tiles.layer.parameter_sizes:
+        for size in self._tiles.layer.parameter_sizes if self._constants else ():
             banks = self._banks("parameters", place, size)
             yield self._transfer("parameters", Transfer(0, place, 1, 1, size, 0, 0), banks)
             place += size
@@ -205,15 +210,6 @@ class _Commands:
             layer, dataflow = self._tiles.layer, self._tiles.tiling.dataflow
             self._jobs[key] = self._machine.job(TileSizes(layer, dataflow, *key))
         return self._jobs[key]
-
-
-class _WithoutConstants(_Commands):
-    """Generates the same commands except the loads of constants."""
-
-    loaded = ("data", "addend")
-
-    def _parameters(self) -> Iterator[Command]:
-        return iter(())
 
 
 class _Described(_Commands):

@@ -10,11 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from umakit.errors import AcceleratorConfigError, InputError
 from umakit.text.spelling import closest
+
+
+class Section(BaseModel):
+    """A part of a described file: it has no unknown keys, and values of the exact types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
 
 QUOTED = re.compile(r"""["']([^"']*)["']""")
 ANY_SECTION = re.compile(r"\s*\[+\s*[\w.-]+\s*\]+\s*(#.*)?$")

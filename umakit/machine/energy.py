@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from umakit.machine.config_faults import Section
 from umakit.text.spelling import closest_or_all
 
 Picojoules = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
@@ -18,11 +19,7 @@ ACCUMULATOR = "accumulator"
 """Name of the memory of sums of umakit's systolic array."""
 
 
-class _Figures(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class MemoryEnergy(_Figures):
+class MemoryEnergy(Section):
     """Picojoules of accesses to a memory. The energies of an access and of its bytes add up.
 
     Attributes:
@@ -36,7 +33,7 @@ class MemoryEnergy(_Figures):
     written_byte: Picojoules | None = None
 
 
-class EnergySection(_Figures):
+class EnergySection(Section):
     """Picojoules of events. Events without a figure are not added up, and reported energies say so.
 
     Attributes:

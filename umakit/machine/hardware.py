@@ -20,34 +20,14 @@ from umakit.machine.tile_machine import SUM_BYTES, TileMachine
 class Hardware(TileMachine):
     """A systolic array with a banked scratchpad, a DMA engine and a command queue.
 
-    Optional features are off by default; the defaults equal the defaults of `accel.toml`.
+    Attributes have the meaning and the defaults of the sections `[array]` (`array_setup_cycles` is
+    its `setup_cycles`), `[dma]` (`dma_setup_cycles`) and `[device]` of `accel.toml`, see
+    `umakit.machine.accelerator_config`. With `preload` operands of the next job enter too.
 
     Attributes:
-        rows, columns: dimensions of the array in cells.
         scratchpad_bytes: total size of all banks.
         scratchpad_banks: number of banks of equal size; each serves either the array or the DMA
             engine at a time.
-        dataflows: dataflows that a job may select.
-        drain_cycles: cycles to move the results of a fold out of the array.
-        preload: whether operands of the next fold and of the next job enter during computation.
-        preload_rows: rows of the stationary operand that enter per cycle with preload.
-        pack_columns: whether few output channels are computed for several groups of positions at
-            a time.
-        depthwise: whether each column can have its own input.
-        pooling_lanes: channels that the pooling stage takes per cycle; 0 for no pooling stage.
-        accumulator_bytes: size of the accumulator memory, in which several jobs add up partial
-            sums; 0 for none.
-        array_setup_cycles: cycles of a job before its first fold.
-        bytes_per_cycle: bandwidth of the DMA engine.
-        latency_cycles: cycles before the first byte of a burst.
-        burst_bytes: maximum size of a burst; with 0 each row is one burst.
-        outstanding: whether requests are issued ahead, so that a transfer pays the latency once and
-            the next transfer may start meanwhile.
-        dma_setup_cycles: cycles of a transfer before its first burst.
-        alignment: required alignment of addresses and strides, in bytes.
-        command_queue: number of queue entries; without a queue (0) the driver starts a command
-            after the previous command has ended.
-        completion: the driver's way to detect the end of a command.
     """
 
     rows: int

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -18,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from umakit.machine.config_faults import Section
 from umakit.machine.description import Completion
 from umakit.machine.formulas import (
     FUNCTIONS,
@@ -83,11 +82,7 @@ Amount = Annotated[int | str, PlainValidator(_check_amount)]
 """A number, or a formula of the machine's figures."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class CostSection(_Section):
+class CostSection(Section):
     """The cost of a job or a copy: formulas or numbers.
 
     Attributes:
@@ -102,7 +97,7 @@ class CostSection(_Section):
     accesses: Amount | None = None
 
 
-class EngineSection(_Section):
+class EngineSection(Section):
     """An engine of `[machine]`, which runs one command after the other.
 
     Attributes:
@@ -143,7 +138,7 @@ class EngineSection(_Section):
         return CostSection(busy=self.busy, tail=self.tail, accesses=self.accesses)
 
 
-class QueueSection(_Section):
+class QueueSection(Section):
     """A queue of commands, shared by all engines that name the queue.
 
     Attributes:
@@ -169,7 +164,7 @@ class CostFormulas:
     accesses: Formula | None
 
 
-class DriverSection(_Section):
+class DriverSection(Section):
     """Register accesses of the driver's calls, a cycle each: `umakit.machine.DriverCosts`."""
 
     begin: Amount = 0
@@ -181,7 +176,7 @@ class DriverSection(_Section):
     finish: Amount = 0
 
 
-class MachineSection(_Section):
+class MachineSection(Section):
     """The section `[machine]`: limits of tiles, engines, queues and costs of commands.
 
     Every number may be a formula of `figures`: integers, names, + - * // %, parentheses, min, max
@@ -194,16 +189,9 @@ class MachineSection(_Section):
             figures. Macros of `[simulator]` may use figures: `defines = ["LANES={lanes}"]`.
         tables: CSV files for formulas, by the name of the function: with the columns m, n and
             cycles, `name(m, n)` is the cycles of a row, and `name(m, n, 5)` is 5 if no row matches.
-        units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), the unit of tile
-            sizes: sizes are multiples of the unit; the last tile along an axis may be smaller.
-        whole_units: axes along which the last tile must be a multiple of the unit too; other layers
-            are refused.
-        limits: by axis, the largest size of a tile.
-        block_channels: output channels in a block of weights; tiles have whole blocks.
-        sum_bytes: size in bytes of the memory of int32 partial sums over input channels, kept from
-            one job to the next.
-        sums_in_result: whether partial sums are kept in the tile of the result instead. Without
-            `sum_bytes` and `sums_in_result`, input channels are not cut.
+        units, whole_units, limits, block_channels, sum_bytes, sums_in_result: as in
+            `umakit.machine.TileMachine`. Without `sum_bytes` and `sums_in_result`, input channels
+            are not cut.
         footprints: bytes of a tile by tensor, and of `sums`; default: the bytes of the tile, each
             contiguous part padded to rows of the memory.
         engine: the engines; one engine copies each tensor, and one computes each kind of job.

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from umakit.errors import AcceleratorConfigError
-from umakit.machine.config_faults import line_of_value
+from umakit.machine.config_faults import Section, line_of_value
 from umakit.machine.simulator_config import FIGURE, FolderPath
 
 VERILOG_SUFFIXES = (".sv", ".v")
@@ -81,11 +81,7 @@ Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
 Alignment = Annotated[int, Field(ge=1, le=4096), AfterValidator(_check_alignment)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class RegistersSection(_Section):
+class RegistersSection(Section):
     """The bus of the driver's register accesses.
 
     Attributes:
@@ -103,7 +99,7 @@ class RegistersSection(_Section):
     volatile: list[Annotated[int, Field(ge=0, le=2**32 - 4, multiple_of=4)]] = Field(default=[])
 
 
-class BusMemorySection(_Section):
+class BusMemorySection(Section):
     """The bus of the design's accesses to the host's memory.
 
     Attributes:
@@ -121,7 +117,7 @@ class BusMemorySection(_Section):
     alignment: Alignment | None = None
 
 
-class RtlSection(_Section):
+class RtlSection(Section):
     """A design in SystemVerilog or Verilog, compiled by Verilator.
 
     All paths are relative to the backend's folder and stay inside the folder.

@@ -13,11 +13,11 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from umakit.errors import AcceleratorConfigError
 from umakit.files.compiled_files import is_compiled
-from umakit.machine.config_faults import line_of_value
+from umakit.machine.config_faults import Section, line_of_value
 
 C_SUFFIXES = (".c",)
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++")
@@ -78,7 +78,7 @@ Define = Annotated[str, AfterValidator(_check_define)]
 LibraryName = Annotated[str, AfterValidator(_check_library)]
 
 
-class SimulatorSection(BaseModel):
+class SimulatorSection(Section):
     """A simulator of the backend's own, for `[device] simulator = "own"`.
 
     All paths are relative to the backend's folder and stay inside the folder.
@@ -95,8 +95,6 @@ class SimulatorSection(BaseModel):
         timeout: seconds for a program's answer to a request, for a function of linked sources on
             the host to return, and for the programs of `uma doctor` that run linked sources.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     sources: list[FilePath] = Field(default=[])
     include: list[FolderPath] = Field(default=[])

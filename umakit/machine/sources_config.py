@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from umakit.machine.config_faults import Section
 
 FLAG = re.compile(
     r"-W(no-)?[a-z][a-z0-9+-]*(=[a-z0-9]+)?|-w|-pedantic|-O[0-3sgz]|-std=[a-z0-9+:]+"
@@ -73,7 +75,7 @@ def _macros(defines: Mapping[str, bool | int | str]) -> list[str]:
     return [name if value is True else f"{name}={value}" for name, value in given.items()]
 
 
-class SourcesSection(BaseModel):
+class SourcesSection(Section):
     """C files of a library for the backend, or the name of a library that boards already have.
 
     Attributes:
@@ -92,8 +94,6 @@ class SourcesSection(BaseModel):
             function on all cores.
         reentrant: whether the functions keep no state, so that runs need not exclude each other.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     root: Annotated[str, AfterValidator(_check_text)] = "."
     files: list[Inside] = Field(default=[])

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from umakit.machine.config_faults import Section
 from umakit.machine.formulas import Formula, FormulaError, Language, parse_formula
 
 Elements = Literal["", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
@@ -71,7 +72,7 @@ Expression = Annotated[str, AfterValidator(_check_expression)]
 Limit = Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)]
 
 
-class Limits(BaseModel):
+class Limits(Section):
     """Limits of the number in a register or field when the driver starts work.
 
     Attributes:
@@ -82,8 +83,6 @@ class Limits(BaseModel):
             `REGISTER.FIELD`, `+`, `-`, `*`, `/` (rounded down) and brackets.
         one_of: expressions of the allowed numbers; empty for any number.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     least: Limit | None = None
     highest: Limit | None = None
@@ -199,10 +198,8 @@ Operand = str | dict[str, str]
 """C text with the `$name`s of a driver's arguments, or texts by operator."""
 
 
-class Part(BaseModel):
+class Part(Section):
     """A named part of a register map."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     name: Name
     description: Description = ""

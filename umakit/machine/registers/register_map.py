@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     ValidationError,
@@ -18,7 +17,7 @@ from pydantic import (
 )
 
 from umakit.errors import RegisterMapError
-from umakit.machine.config_faults import spelling_of_key
+from umakit.machine.config_faults import Section, spelling_of_key
 from umakit.machine.registers.parts import (
     WORD,
     BitField,
@@ -36,7 +35,7 @@ from umakit.machine.registers.parts import (
 Answer = Literal["", "ignored", "zero", "error"]
 
 
-class Access(BaseModel):
+class Access(Section):
     """Answers of a device to accesses that drivers should not make.
 
     An answer is one of
@@ -61,8 +60,6 @@ class Access(BaseModel):
         size: bytes from the first register to the end of the last hole, or None: the size of all
             registers, rounded up to a power of two.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     holes: Answer = ""
     wrong: Answer = ""
@@ -211,7 +208,7 @@ class Register(Word):
         return self
 
 
-class Descriptor(BaseModel):
+class Descriptor(Section):
     """A job as words in memory; a register gets the address of the words.
 
     Attributes:
@@ -220,7 +217,7 @@ class Descriptor(BaseModel):
         word: the words in order.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     register_name: Name = Field(alias="register")
     alignment: Annotated[int, Field(ge=4, le=4096)] = 4
@@ -234,7 +231,7 @@ class Descriptor(BaseModel):
         return self
 
 
-class Job(BaseModel):
+class Job(Section):
     """Registers with a meaning for the driver, as `REGISTER` or `REGISTER.FIELD`.
 
     Attributes:
@@ -245,8 +242,6 @@ class Job(BaseModel):
         identity: register that the driver compares with its reset value before any write.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
     start: str
     error: str
     busy: str = ""
@@ -254,7 +249,7 @@ class Job(BaseModel):
     identity: str = ""
 
 
-class RegisterMap(BaseModel):
+class RegisterMap(Section):
     """A register map.
 
     Attributes:
@@ -268,7 +263,7 @@ class RegisterMap(BaseModel):
         access: answers to accesses that a driver should not make.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+    model_config = ConfigDict(protected_namespaces=())
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] = "device"
     description: Description = ""
