@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from umakit.machine import Cost, Dataflow, Kind, TileMachine, TileSizes
 from umakit.machine.calibration import (
@@ -20,6 +21,8 @@ from umakit.machine.calibration import (
 from umakit.tools.calibration.choice import Fitted, deviation
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.calibration.measure import Timed
+
+Part = TypeVar("Part")
 
 HELD_OUT = 4
 """One in this many commands is held out."""
@@ -75,34 +78,34 @@ def costs_of(
 def _jobs(
     kind: Kind, flow: Dataflow, by_adds: Mapping[bool, list[_Sample]], figures: Sequence[int]
 ) -> list[Fitted]:
-    """Return one formula for layers with and without a sum, or two if that is better."""
-
     def fit(samples: Sequence[_Sample], adds: bool | None) -> Fitted:
         busy, tail, evidence, held_out = _fit(samples, JOB_SIZES, figures)
         costs = JobCosts(kind, flow, busy, tail, evidence, adds)
         return Fitted(costs, held_out, _is_scattered(samples))
 
-    together = fit([each for group in by_adds.values() for each in group], None)
-    if together.costs.evidence.worst_percent == 0 or len(by_adds) == 1:
-        return [together]
-    alone = [fit(group, adds) for adds, group in by_adds.items()]
-    return alone if _worst(alone) < _worst([together]) else [together]
+    return _together_or_alone(by_adds, fit)
 
 
 def _copies(
     stream: str, by_tensor: Mapping[str, list[_Sample]], figures: Sequence[int]
 ) -> list[Fitted]:
-    """Return one formula for all tensors of a stream, or one per tensor if that is better."""
-
-    def fit(samples: Sequence[_Sample], tensors: tuple[str, ...]) -> Fitted:
+    def fit(samples: Sequence[_Sample], tensor: str | None) -> Fitted:
+        tensors = tuple(by_tensor) if tensor is None else (tensor,)
         busy, tail, evidence, held_out = _fit(samples, COPY_SIZES, figures)
         costs = CopyCosts(stream, tensors, busy, tail, evidence)
         return Fitted(costs, held_out, _is_scattered(samples))
 
-    together = fit([each for group in by_tensor.values() for each in group], tuple(by_tensor))
-    if together.costs.evidence.worst_percent == 0 or len(by_tensor) == 1:
+    return _together_or_alone(by_tensor, fit)
+
+
+def _together_or_alone(
+    groups: Mapping[Part, list[_Sample]], fit: Callable[[Sequence[_Sample], Part | None], Fitted]
+) -> list[Fitted]:
+    """Return one formula for all groups, or one for each if that is better."""
+    together = fit([each for group in groups.values() for each in group], None)
+    if together.costs.evidence.worst_percent == 0 or len(groups) == 1:
         return [together]
-    alone = [fit(group, (tensor,)) for tensor, group in by_tensor.items()]
+    alone = [fit(group, part) for part, group in groups.items()]
     return alone if _worst(alone) < _worst([together]) else [together]
 
 
