@@ -56,10 +56,10 @@ class Signal:
 
 
 def _signals(text: str) -> tuple[Signal, ...]:
-    """Parse signals from lines of `[?]role direction [width]`."""
+    """Parse signals `[?]role direction [width]`, separated by commas."""
     found = []
-    for line in text.strip().splitlines():
-        role, direction, *rest = line.split()
+    for signal in text.split(","):
+        role, direction, *rest = signal.split()
         width: int | Literal["data", "strobe"] = 1
         if rest and rest[0] == "data":
             width = "data"
@@ -73,110 +73,40 @@ def _signals(text: str) -> tuple[Signal, ...]:
 
 
 AXI4_LITE = _signals("""
-awaddr in 0
-awvalid in
-awready out
-?awprot in 3
-wdata in data
-?wstrb in strobe
-wvalid in
-wready out
-?bresp out 2
-bvalid out
-bready in
-araddr in 0
-arvalid in
-arready out
-?arprot in 3
-rdata out data
-?rresp out 2
-rvalid out
-rready in
+awaddr in 0, awvalid in, awready out, ?awprot in 3,
+wdata in data, ?wstrb in strobe, wvalid in, wready out,
+?bresp out 2, bvalid out, bready in,
+araddr in 0, arvalid in, arready out, ?arprot in 3,
+rdata out data, ?rresp out 2, rvalid out, rready in
 """)
 
 APB = _signals("""
-paddr in 0
-psel in
-penable in
-pwrite in
-pwdata in data
-?pstrb in strobe
-?pprot in 3
-prdata out data
-?pready out
-?pslverr out
+paddr in 0, psel in, penable in, pwrite in, pwdata in data, ?pstrb in strobe, ?pprot in 3,
+prdata out data, ?pready out, ?pslverr out
 """)
 
 PLAIN_REGISTERS = _signals("""
-valid in
-write in
-address in 0
-wdata in data
-?strobe in strobe
-?ready out
+valid in, write in, address in 0, wdata in data, ?strobe in strobe, ?ready out,
 rdata out data
 """)
 
 AXI4 = _signals("""
-awaddr out 0
-awlen out 8
-?awsize out 3
-?awburst out 2
-?awid out 0
-?awlock out 0
-?awcache out 4
-?awprot out 3
-?awqos out 4
-?awregion out 4
-?awuser out 0
-awvalid out
-awready in
-wdata out data
-wstrb out strobe
-wlast out
-?wuser out 0
-wvalid out
-wready in
-?bid in 0
-?bresp in 2
-?buser in 0
-bvalid in
-bready out
-araddr out 0
-arlen out 8
-?arsize out 3
-?arburst out 2
-?arid out 0
-?arlock out 0
-?arcache out 4
-?arprot out 3
-?arqos out 4
-?arregion out 4
-?aruser out 0
-arvalid out
-arready in
-?rid in 0
-rdata in data
-?rresp in 2
-?ruser in 0
-rlast in
-rvalid in
-rready out
+awaddr out 0, awlen out 8, ?awsize out 3, ?awburst out 2, ?awid out 0, ?awlock out 0,
+?awcache out 4, ?awprot out 3, ?awqos out 4, ?awregion out 4, ?awuser out 0, awvalid out,
+awready in,
+wdata out data, wstrb out strobe, wlast out, ?wuser out 0, wvalid out, wready in,
+?bid in 0, ?bresp in 2, ?buser in 0, bvalid in, bready out,
+araddr out 0, arlen out 8, ?arsize out 3, ?arburst out 2, ?arid out 0, ?arlock out 0,
+?arcache out 4, ?arprot out 3, ?arqos out 4, ?arregion out 4, ?aruser out 0, arvalid out,
+arready in,
+?rid in 0, rdata in data, ?rresp in 2, ?ruser in 0, rlast in, rvalid in, rready out
 """)
 
 PLAIN_MEMORY = _signals("""
-read_valid out
-read_ready in
-read_address out 0
-read_data in data
-read_data_valid in
-?read_error in
-write_valid out
-write_ready in
-write_address out 0
-write_data out data
-?write_strobe out strobe
-?write_error in
+read_valid out, read_ready in, read_address out 0, read_data in data, read_data_valid in,
+?read_error in,
+write_valid out, write_ready in, write_address out 0, write_data out data,
+?write_strobe out strobe, ?write_error in
 """)
 
 REGISTER_BUSES: Mapping[str, tuple[Signal, ...]] = {
