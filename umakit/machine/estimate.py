@@ -9,7 +9,7 @@ proportional to the number of tiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -52,16 +52,17 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Jobs:
-    """Jobs of the array.
+class _Sum:
+    """Sums over the jobs of the array, or over the transfers that copy each tile of a tensor once.
 
     Attributes:
         busy: total busy cycles.
-        count: number of jobs.
-        tail: least tail of a job.
+        count: number of commands.
+        tail: least tail of a command.
         tails: total tail cycles.
-        accesses: total register accesses to enqueue the jobs.
-        least_accesses: least register accesses to enqueue a job.
+        accesses: total register accesses to enqueue the commands.
+        least_accesses: least register accesses to enqueue a command.
+        first, last: busy cycles of the first and of the last command.
     """
 
     busy: int
@@ -70,30 +71,25 @@ class _Jobs:
     tails: int
     accesses: int
     least_accesses: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Moves:
-    """The transfers that copy each tile of a tensor once.
-
-    Attributes:
-        busy: total busy cycles.
-        count: number of transfers.
-        first, last: busy cycles of the first and of the last tile.
-        tail: least tail of a transfer.
-        tails: total tail cycles.
-        accesses: total register accesses to enqueue the transfers.
-        least_accesses: least register accesses to enqueue a transfer.
-    """
-
-    busy: int
-    count: int
     first: int
     last: int
-    tail: int
-    tails: int
-    accesses: int
-    least_accesses: int
+
+
+def _summed(commands: Sequence[tuple[Cost, int, int]]) -> _Sum:
+    """Return the sums of commands: each has a cost, register accesses and a number of times."""
+    busy = count = tails = issue = 0
+    tail = least = NEVER
+    for cost, accesses, times in commands:
+        busy += times * cost.busy
+        count += times
+        tails += times * cost.tail
+        issue += times * accesses
+        if cost.tail < tail:
+            tail = cost.tail
+        if accesses < least:
+            least = accesses
+    ends = (commands[0][0].busy, commands[-1][0].busy) if commands else (0, 0)
+    return _Sum(busy, count, tail, tails, issue, least, *ends)
 
 
 class Estimates:
@@ -109,8 +105,8 @@ class Estimates:
         self.layer = self._layer = layer
         self._hardware = hardware
         self._driver = driver
-        self._costs: dict[tuple[Dataflow | int, ...], Cost] = {}
-        self._moves: dict[tuple[str | int, ...], _Moves] = {}
+        self._costs: dict[tuple[Dataflow | int, ...], tuple[Cost, int]] = {}
+        self._moves: dict[tuple[str | int, ...], _Sum] = {}
         self._extents = {axis: axis_extent(layer, axis) for axis in SIZED}
         self._engines = {name: hardware.engine_of(name).name for name in TENSORS}
 
@@ -172,7 +168,7 @@ class Estimates:
         engines[self._engines["result"]] += tail
         return max(engines.values())
 
-    def _steps(self, tiles: Tiles, jobs: _Jobs, moves: dict[str, _Moves]) -> int:
+    def _steps(self, tiles: Tiles, jobs: _Sum, moves: dict[str, _Sum]) -> int:
         """Return the cycles of all jobs if each job waits for the transfers during the previous
         job.
 
@@ -212,14 +208,14 @@ class Estimates:
         weights = () if self._layer.is_pool else ("weights",)
         return ("data", *weights, *(("addend",) if self._layer.adds else ()), "result")
 
-    def _all_moves(self, tiling: Tiling) -> dict[str, _Moves]:
+    def _all_moves(self, tiling: Tiling) -> dict[str, _Sum]:
         return {name: self._tiles_of(tiling, name) for name in self._names}
 
-    def _first_accesses(self, moves: Mapping[str, _Moves]) -> int:
+    def _first_accesses(self, moves: Mapping[str, _Sum]) -> int:
         """Return the least register accesses before the first copy."""
         return min(move.least_accesses for name, move in moves.items() if name != "result")
 
-    def _way_in(self, tiling: Tiling, jobs: _Jobs) -> int:
+    def _way_in(self, tiling: Tiling, jobs: _Sum) -> int:
         """Return the cycles until the array can start: first loads and register accesses."""
         loads = {n: self._tiles_of(tiling, n) for n in self._names if n != "result"}
         enqueued = sum(load.least_accesses for load in loads.values()) + self._parameters.accesses
@@ -262,26 +258,18 @@ class Estimates:
             size = outputs[0] // layer.multiplier if layer.per_channel else inputs[0]
             yield (rows[0], columns[0], outputs[0], size), inputs[2:], times
 
-    def _jobs(self, tiling: Tiling) -> _Jobs:
-        busy = count = tails = issue = 0
-        tail = least = NEVER
+    def _jobs(self, tiling: Tiling) -> _Sum:
+        found, images = [], self._layer.images
         for sizes, ends, times in self._parts(tiling):
             key = (tiling.dataflow, *sizes, *ends)
-            cost = self._costs.get(key)
-            if cost is None:
+            known = self._costs.get(key)
+            if known is None:
                 cost = self._hardware.job(TileSizes(self._layer, tiling.dataflow, *sizes, *ends))
-                self._costs[key] = cost
-            busy += times * cost.busy
-            count += times
-            tails += times * cost.tail
-            tail = min(tail, cost.tail)
-            accesses = self._driver.accesses_of(cost)
-            issue += times * accesses
-            least = min(least, accesses)
-        images = self._layer.images
-        return _Jobs(images * busy, images * count, tail, images * tails, images * issue, least)
+                known = self._costs[key] = cost, self._driver.accesses_of(cost)
+            found.append((*known, images * times))
+        return _summed(found)
 
-    def _tiles_of(self, tiling: Tiling, name: str) -> _Moves:
+    def _tiles_of(self, tiling: Tiling, name: str) -> _Sum:
         key: tuple[str | int, ...] = (name, tiling.rows, tiling.columns, tiling.output_channels)
         if name == "weights":
             key = (name, tiling.output_channels, tiling.input_channels)
@@ -293,29 +281,19 @@ class Estimates:
             self._moves[key] = self._sum(tiles_on(self._layer, tiling, self._hardware), name)
         return self._moves[key]
 
-    def _sum(self, tiles: Tiles, name: str) -> _Moves:
-        busy = count = first = last = tails = issue = 0
-        tail = least = NEVER
+    def _sum(self, tiles: Tiles, name: str) -> _Sum:
+        found = []
         for position, times in _kinds(tiles, tiles.axes_of(name)):
             moved = tiles.copy(name, position)
             cost = self._hardware.copy(Copy(name, moved.planes, moved.rows, moved.row_bytes))
-            first = first or cost.busy
-            last, tail = cost.busy, min(tail, cost.tail)
-            busy += times * cost.busy
-            count += times
-            tails += times * cost.tail
-            accesses = self._driver.accesses_of(cost, name)
-            issue += times * accesses
-            least = min(least, accesses)
-        return _Moves(busy, count, first, last, tail, tails, issue, least)
+            found.append((cost, self._driver.accesses_of(cost, name), times))
+        return _summed(found)
 
     @cached_property
-    def _parameters(self) -> _Moves:
+    def _parameters(self) -> _Sum:
         sizes = self._layer.parameter_sizes
         costs = [self._hardware.copy(Copy("parameters", 1, 1, size)) for size in sizes]
-        busy, tails = sum(cost.busy for cost in costs), sum(cost.tail for cost in costs)
-        accesses = [self._driver.accesses_of(cost, "parameters") for cost in costs]
-        return _Moves(busy, len(sizes), 0, 0, 0, tails, sum(accesses), min(accesses, default=0))
+        return _summed([(c, self._driver.accesses_of(c, "parameters"), 1) for c in costs])
 
 
 def _steps(extent: int, size: int) -> list[tuple[int, int, bool, bool]]:
