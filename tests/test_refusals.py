@@ -93,7 +93,7 @@ frontend/torch/converter.py Converter._convert_node
 frontend/torch/converter.py Converter._item_of: has a result number
 frontend/torch/operators/layers.py _statistics_norm
 frontend/torch/static.py _constants
-frontend/torch/static.py make_static
+frontend/torch/static.py _decomposed
 operators/shapes.py select
 operators/svdf.py _floats
 operators/tflite_integers.py as_refusals

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logistic function and tanh: `quantized.sigmoid_lookup` for 16 bits, a table for 8 bits.
+"""`quantized.sigmoid_lookup` (data of 16 bits, table uint16[256]): logistic function and tanh.
 
-`quantized.sigmoid_lookup` has the operands data and table uint16[256]. The arithmetic is from
-TensorFlow Lite Micro's `integer_ops/logistic.h` and `integer_ops/tanh.h`, in `kernels/internal`,
-and from `logistic_common.cc` and `tanh.cc`.
+The arithmetic is from TensorFlow Lite Micro's `integer_ops/logistic.h` and `integer_ops/tanh.h`, in
+`kernels/internal`. `of_all_widths` has a table for 8 bits too.
 """
 
 from __future__ import annotations
@@ -43,14 +42,11 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tables.activations import (
     check_result,
-    fixed_point_sigmoid,
-    fixed_point_tanh,
     saturating_table,
 )
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm, Quantized, Scale
-from umakit.operators.tflite import QUANTIZED, converts
-from umakit.tvm_api import Expr, PrimExpr, relax, tirx
+from umakit.tvm_api import Expr, PrimExpr, tirx
 
 LAST_SEGMENT = 254
 """Index of the last segment of the table of 256 values; beyond it the functions are constant."""
@@ -182,10 +178,10 @@ register(
 )
 
 
-def _register(
+def of_all_widths(
     name: str, relax_name: str, in_fixed_point: Callable[[int], int], bits: int, zero_point: int
-) -> None:
-    """Register one of the functions, and its conversion from TensorFlow Lite.
+) -> IntegerOperator:
+    """Return one of the functions as an operator: a table for 8 bits, `SigmoidLookup` for 16.
 
     Args:
         name: name of the function.
@@ -211,12 +207,4 @@ def _register(
         of_16_bits = partial(lookup_call, name)
         return tflm_activation(name, island, island.operand(), table, of_16_bits)
 
-    recognition = Recognition((relax_name,), derive)
-    register(IntegerOperator(name=name, recognitions=(recognition,)))
-    converts(name.upper(), "float32", *QUANTIZED)(
-        lambda converter, operator: converter.island(operator, getattr(relax.op, relax_name))
-    )
-
-
-_register("logistic", "sigmoid", fixed_point_sigmoid, 8, -128)
-_register("tanh", "tanh", fixed_point_tanh, 7, 0)
+    return IntegerOperator(name=name, recognitions=(Recognition((relax_name,), derive),))

@@ -14,9 +14,14 @@ from umakit.errors import ModelError
 from umakit.frontend.onnx import size_arithmetic
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import QUANTIZING, all_nodes
-from umakit.frontend.onnx.conditionals import check_conditional, chosen
 from umakit.frontend.onnx.operators import CONVERTERS
-from umakit.frontend.onnx.refusals import contradiction, not_supported, schema_of
+from umakit.frontend.onnx.refusals import (
+    check_conditional,
+    chosen,
+    contradiction,
+    not_supported,
+    schema_of,
+)
 from umakit.frontend.onnx.registry import Node, opset_of
 from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
