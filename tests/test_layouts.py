@@ -28,9 +28,9 @@ from umakit import ExportOptions, compile_model, patterns, run_library, tvm_api
 from umakit.errors import BackendError
 from umakit.machine import Prediction
 from umakit.partition.layouts.choose import Sides
-from umakit.partition.layouts.flip import Flip
 from umakit.partition.layouts.graph import Graph as Layouts
-from umakit.partition.layouts.rewriting import rewrite
+from umakit.partition.layouts.graph import rewrite
+from umakit.partition.layouts.rules import Flip
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import import_network

@@ -24,7 +24,7 @@ import umakit
 from umakit.codegen.c_types import C_TYPES
 from umakit.errors import UmakitError
 from umakit.frontend.checks import ELEMENT_TYPES
-from umakit.frontend.pages import PAGE, USUAL, section_of
+from umakit.frontend.model import PAGE, USUAL, section_of
 
 INTERNAL = re.compile(
     r"\b(TVM|tvm|TIR|tirx?|T|relax|Relax|te|topi)\b\.?(?!\w)|\bVar\b|BlockBuilder|ShapeExpr"
@@ -91,9 +91,9 @@ frontend/torch/converter.py Converter._check_result: yields one tensor
 frontend/torch/converter.py Converter._constant
 frontend/torch/converter.py Converter._convert_node
 frontend/torch/converter.py Converter._item_of: has a result number
-frontend/torch/operators/normalization.py _statistics_norm
+frontend/torch/operators/layers.py _statistics_norm
 frontend/torch/static.py _constants
-frontend/torch/static.py make_static
+frontend/torch/static.py _decomposed
 operators/shapes.py select
 operators/svdf.py _floats
 operators/tflite_integers.py as_refusals

@@ -21,11 +21,11 @@ from umakit.frontend.model import (
     TensorSpecification,
     check_input_shapes,
     file_fingerprint,
+    listed,
     with_rounding,
 )
 from umakit.frontend.onnx.checks import external_files
 from umakit.frontend.onnx.files import import_onnx
-from umakit.frontend.pages import listed
 from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify

@@ -8,8 +8,8 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError, ModelError, UmakitError
-from umakit.frontend.isolation import failing_call, operand_types
-from umakit.frontend.pages import on_page
+from umakit.frontend.model import on_page
+from umakit.frontend.simplify import failing_call, operand_types
 from umakit.lower import (
     dot_kernels,
     repeated_channels,

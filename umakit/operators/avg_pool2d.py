@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.derivation.pools import tflm_pool
-from umakit.operators.derivation.windows import Window, same_padding
+from umakit.operators.derivation.windows import Window, same_padding, tflm_pool
 from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
 from umakit.operators.kernels.loops import accumulators, add_element_to, int32, sequence, set_to

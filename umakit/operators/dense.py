@@ -36,10 +36,9 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
-from umakit.operators.offload.layouts import DENSE
 from umakit.operators.offload.pattern_families import WeightedPattern
 from umakit.operators.offload.reference import dense_loops
-from umakit.operators.offload.weighted import Weighted
+from umakit.operators.offload.weighted import DENSE, Weighted
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
 from umakit.operators.tensors import NoIntegerForm

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.derivation.pools import pool_fields, pool_of_images
-from umakit.operators.derivation.windows import Window
+from umakit.operators.derivation.windows import Window, pool_fields, pool_of_images
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, Result

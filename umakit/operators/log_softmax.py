@@ -40,7 +40,7 @@ from umakit.operators.numeric.fixed_point import (
 from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
-from umakit.operators.tables.exponentials import exponential_table
+from umakit.operators.tables.sixteen_bits import exponential_table
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one
 from umakit.tvm_api import PrimExpr, Stmt

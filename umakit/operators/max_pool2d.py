@@ -10,8 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.derivation.pools import plain_pool, pool_fields, pool_of_images, tflm_pool
-from umakit.operators.derivation.windows import Window
+from umakit.operators.derivation.windows import (
+    Window,
+    plain_pool,
+    pool_fields,
+    pool_of_images,
+    tflm_pool,
+)
 from umakit.operators.drawings import windows
 from umakit.operators.islands import TFLITE_INTEGERS, Island, Network, Result
 from umakit.operators.kernels.pooling import largest, pool_of_operands

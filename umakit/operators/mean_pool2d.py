@@ -14,8 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.derivation.pools import pool_fields
-from umakit.operators.derivation.windows import Window, on_images
+from umakit.operators.derivation.windows import Window, on_images, pool_fields
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, arithmetic_of

@@ -2,13 +2,15 @@
 """`quantized.sigmoid_lookup` (data of 16 bits, table uint16[256]): logistic function and tanh.
 
 The arithmetic is from TensorFlow Lite Micro's `integer_ops/logistic.h` and `integer_ops/tanh.h`, in
-`kernels/internal`.
+`kernels/internal`. `of_all_widths` has a table for 8 bits too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,11 +30,23 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
+from umakit.operators.lookup import tflm_activation
+from umakit.operators.numeric.fixed_point import shift_right_rounding
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tables.activations import (
+    check_result,
+    saturating_table,
+)
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
-from umakit.operators.tensors import NoIntegerForm, Quantized
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.operators.tensors import NoIntegerForm, Quantized, Scale
+from umakit.tvm_api import Expr, PrimExpr, tirx
 
 LAST_SEGMENT = 254
 """Index of the last segment of the table of 256 values; beyond it the functions are constant."""
@@ -162,3 +176,35 @@ register(
         ),
     )
 )
+
+
+def of_all_widths(
+    name: str, relax_name: str, in_fixed_point: Callable[[int], int], bits: int, zero_point: int
+) -> IntegerOperator:
+    """Return one of the functions as an operator: a table for 8 bits, `SigmoidLookup` for 16.
+
+    Args:
+        name: name of the function.
+        relax_name: name of the function in Relax.
+        in_fixed_point: function from an argument to a result with 31 fractional bits.
+        bits: fractional bits of results of 8 bits.
+        zero_point: zero point of int8 results.
+    """
+
+    def table(source: Scale, result: Scale) -> Array:
+        """int8[256], for x = -128, ..., 127.
+
+        Raises:
+            NoIntegerForm: the kernel has another scale of the result.
+            ValueError: the reference does not support the operand's scale.
+        """
+        check_result(result, 2.0**-bits, zero_point)
+        return saturating_table(
+            source, lambda x: shift_right_rounding(in_fixed_point(x), 31 - bits) + zero_point
+        )
+
+    def derive(island: Island) -> Expr:
+        of_16_bits = partial(lookup_call, name)
+        return tflm_activation(name, island, island.operand(), table, of_16_bits)
+
+    return IntegerOperator(name=name, recognitions=(Recognition((relax_name,), derive),))

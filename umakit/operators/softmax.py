@@ -44,7 +44,7 @@ from umakit.operators.registry import (
     kernel_of_operands,
     register,
 )
-from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
+from umakit.operators.tables.sixteen_bits import exponential_table, fixed_point_of_differences
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
 from umakit.tvm_api import PrimExpr, tirx

@@ -6,43 +6,16 @@ Sources are TensorFlow Lite Micro's `tanh.h` and `tanh.cc`.
 
 from __future__ import annotations
 
-from functools import partial
-
-from umakit import tvm_api
-from umakit.operators.islands import Island
-from umakit.operators.lookup import tflm_activation
-from umakit.operators.numeric.fixed_point import shift_right_rounding
-from umakit.operators.registry import IntegerOperator, Recognition, register
-from umakit.operators.sigmoid_lookup import lookup_call
-from umakit.operators.tables.activations import check_result, fixed_point_tanh, saturating_table
-from umakit.operators.tensors import Array, Scale
+from umakit.operators.registry import register
+from umakit.operators.sigmoid_lookup import of_all_widths
+from umakit.operators.tables.activations import fixed_point_tanh
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import relax
+from umakit.tvm_api import Expr, relax
 
-
-def _derive(island: Island) -> tvm_api.Expr:
-    return tflm_activation("tanh", island, island.operand(), _table, partial(lookup_call, "tanh"))
-
-
-def _table(source: Scale, result: Scale) -> Array:
-    """int8[256], for x = -128, ..., 127.
-
-    Raises:
-        NoIntegerForm: the kernel has another scale of the result.
-        ValueError: the reference does not support the operand's scale.
-    """
-    check_result(result, 1 / 128, 0)
-
-    def function(argument: int) -> int:
-        return shift_right_rounding(fixed_point_tanh(argument), 31 - 7)
-
-    return saturating_table(source, function)
-
-
-register(IntegerOperator(name="tanh", recognitions=(Recognition(("tanh",), _derive),)))
+register(of_all_widths("tanh", "tanh", fixed_point_tanh, 7, 0))
 
 
 @converts("TANH", "float32", *QUANTIZED)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """TANH."""
     return converter.island(operator, relax.op.tanh)

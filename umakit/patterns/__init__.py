@@ -33,9 +33,8 @@ from typing import Any
 from umakit.operators.drawings.own import drawn
 from umakit.operators.offload.composite import ROUNDINGS, Composite, QPool2d
 from umakit.operators.offload.generated import member, names
-from umakit.operators.offload.layouts import WeightLayout, weight_layout
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.operators.offload.weighted import QConvolution, Weighted
+from umakit.operators.offload.weighted import QConvolution, Weighted, WeightLayout, weight_layout
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
 from umakit.tvm_api import DFPattern, dtype_of, is_op, static_shape, wildcard
 

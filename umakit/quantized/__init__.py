@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import Model, QuantizedSemantics
-from umakit.frontend.pages import on_page
+from umakit.frontend.model import Model, QuantizedSemantics, on_page
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import roots_without_quantize
 from umakit.quantized.recognizer import LeftInFloat, recognize_islands

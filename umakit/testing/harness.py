@@ -22,8 +22,7 @@ from umakit.floats import in_comparisons
 from umakit.frontend import Model, import_model
 from umakit.lower import expand_requantize
 from umakit.lower.legalizations import all_legalizations
-from umakit.partition.macs import multiply_accumulates
-from umakit.partition.report import OffloadReport
+from umakit.partition.report import OffloadReport, multiply_accumulates
 from umakit.pipeline import compile_model
 from umakit.quantized import quantize_to_integers
 

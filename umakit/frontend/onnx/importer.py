@@ -11,14 +11,18 @@ import onnx
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.onnx import size_arithmetic
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import QUANTIZING, all_nodes
-from umakit.frontend.onnx.conditionals import check_conditional, chosen
 from umakit.frontend.onnx.operators import CONVERTERS
-from umakit.frontend.onnx.refusals import contradiction, not_supported, schema_of
+from umakit.frontend.onnx.refusals import (
+    check_conditional,
+    chosen,
+    contradiction,
+    not_supported,
+    schema_of,
+)
 from umakit.frontend.onnx.registry import Node, opset_of
-from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
+from umakit.frontend.onnx.shapes import SOURCES, Types, check_extents, computed, inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.text.identities import SourceOperator
@@ -101,7 +105,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     single = onnx.GraphProto()
                     single.node.append(node)
                     super()._construct_nodes(single)
-                if node.op_type in size_arithmetic.SOURCES:
+                if node.op_type in SOURCES:
                     self._sizes.update(node.output)
                 self._bind_result(node)
                 self._check_types(node)
@@ -149,7 +153,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         if any((a is None) != (i is None) for a, i in zip(arrays, inputs, strict=True)):
             return False
         of_sizes = not self._sizes.isdisjoint(node.input)
-        results = size_arithmetic.computed(node, arrays, self.opset, of_sizes=of_sizes)
+        results = computed(node, arrays, self.opset, of_sizes=of_sizes)
         if results is None:
             return False
         names = [name for name in node.output if name]

@@ -159,15 +159,7 @@ def make_static(
     Raises:
         ModelError: torch cannot decompose the program or run it with these sizes.
     """
-    try:
-        with quiet_torch():
-            program = program.run_decompositions(_decompositions(NOT_DECOMPOSED))
-    except Exception as error:  # torch's tracing raises arbitrary exceptions
-        raise ModelError(
-            f"torch cannot decompose the program: {last_line(error)}",
-            where=where,
-            fix="export it again with this version of torch",
-        ) from error
+    program = _decomposed(program, where)
     if refused is None:
         check_no_state(program, where)
     sources = _constants(program, where)
@@ -200,6 +192,18 @@ def make_static(
                 raise fail(node, GRAPH_OF_ITS_OWN)
             values[node] = UNKNOWN
     return StaticProgram(graph, tuple(inputs), values)
+
+
+def _decomposed(program: torch.export.ExportedProgram, where: str) -> torch.export.ExportedProgram:
+    try:
+        with quiet_torch():
+            return program.run_decompositions(_decompositions(NOT_DECOMPOSED))
+    except Exception as error:  # torch's tracing raises arbitrary exceptions
+        raise ModelError(
+            f"torch cannot decompose the program: {last_line(error)}",
+            where=where,
+            fix="export it again with this version of torch",
+        ) from error
 
 
 def _decompositions(whole: Collection[str]) -> Any:

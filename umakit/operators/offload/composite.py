@@ -133,6 +133,13 @@ class Composite:
         }
 
 
+def _size(name: str, what: str) -> property:
+    def size(image: Image) -> int:
+        return image.size_arguments()[name]
+
+    return property(size, doc=what)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Image:
     """Access to heights, widths and channels in shapes."""
@@ -160,40 +167,13 @@ class Image:
             "output_channels": result["C"],
         }
 
-    @property
-    def batch(self) -> int:
-        """Number of images."""
-        return self.size_arguments()["batch"]
-
-    @property
-    def height(self) -> int:
-        """Rows of the data."""
-        return self.size_arguments()["height"]
-
-    @property
-    def width(self) -> int:
-        """Columns of the data."""
-        return self.size_arguments()["width"]
-
-    @property
-    def input_channels(self) -> int:
-        """Channels of the data."""
-        return self.size_arguments()["input_channels"]
-
-    @property
-    def output_height(self) -> int:
-        """Rows of the result."""
-        return self.size_arguments()["output_height"]
-
-    @property
-    def output_width(self) -> int:
-        """Columns of the result."""
-        return self.size_arguments()["output_width"]
-
-    @property
-    def output_channels(self) -> int:
-        """Channels of the result."""
-        return self.size_arguments()["output_channels"]
+    batch = _size("batch", "Number of images.")
+    height = _size("height", "Rows of the data.")
+    width = _size("width", "Columns of the data.")
+    input_channels = _size("input_channels", "Channels of the data.")
+    output_height = _size("output_height", "Rows of the result.")
+    output_width = _size("output_width", "Columns of the result.")
+    output_channels = _size("output_channels", "Channels of the result.")
 
 
 def window_arguments(layer: WindowParameters) -> dict[str, int]:

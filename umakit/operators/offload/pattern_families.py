@@ -14,12 +14,11 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Shape
 from umakit.operators.offload.constraints import Constraint, Names, Pairs
-from umakit.operators.offload.layouts import CONVOLUTION, weight_layout
-from umakit.operators.offload.layouts import weight_layout as read_layout
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import Arrays, OperatorPattern, WindowPattern
 from umakit.operators.offload.rounding import rounding_constraints
-from umakit.operators.offload.weighted import ARRAYS, Array, Weighted
+from umakit.operators.offload.weighted import ARRAYS, CONVOLUTION, Array, Weighted, weight_layout
+from umakit.operators.offload.weighted import weight_layout as read_layout
 from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 

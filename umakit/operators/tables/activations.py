@@ -18,7 +18,7 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
     shift_right_rounding,
 )
-from umakit.operators.tables.exponentials import INT32_MAX, exponential
+from umakit.operators.tables.sixteen_bits import INT32_MAX, exponential
 from umakit.operators.tensors import NoIntegerForm, Scale
 
 LOGISTIC_INTEGER_BITS = 4

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of a network that can change their layout, and the tensors between them."""
+"""The operators of a network that can change their layout, and the network with some changed."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from umakit import tvm_api
 from umakit.partition.layouts import operators
-from umakit.partition.layouts.flip import Flip, moves_nothing
-from umakit.partition.layouts.rules import Rule, has_layout, is_variable
-from umakit.tvm_api import Call
+from umakit.partition.layouts.rules import Axes, Flip, Rule, has_layout, is_variable, moves_nothing
+from umakit.tvm_api import Call, Expr, IRModule, relax
 
 Var = tvm_api.Var
 
@@ -131,3 +131,144 @@ class Graph:
                 found.add(variable)
                 waiting += neighbours[variable]
         return found
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A network with other layouts.
+
+    Attributes:
+        module: the network.
+        origins: variable in the old network, by variable of the same operator's result.
+        axes: order of the old axes in tensors of another layout, by variable.
+        transposed: moved bytes, by the variable of each added transpose; 0 for a reshape that moves
+            nothing.
+        sources: variable in the old network that each added transpose reads.
+    """
+
+    module: IRModule
+    origins: dict[Var, Var]
+    axes: dict[Var, Axes]
+    transposed: dict[Var, int]
+    sources: dict[Var, Var]
+
+
+def rewrite(module: IRModule, graph: Graph, flipped: Collection[Var]) -> Rewritten:
+    """Return the network with the other layout of some operators.
+
+    Args:
+        module: the network of the graph.
+        graph: operators that can change their layout.
+        flipped: variables of the operators to change.
+    """
+    rewriter = _Rewriter(module, graph, flipped)
+    main = module.get_global_var("main")
+    rewriter.builder_.update_func(main, rewriter.visit_expr(module["main"]))
+    return Rewritten(
+        rewriter.builder_.get(),
+        rewriter.origins,
+        rewriter.axes,
+        rewriter.transposed,
+        rewriter.sources,
+    )
+
+
+@tvm_api.mutator
+class _Rewriter(tvm_api.PyExprMutator):
+    """Emits operators in the order of the network, and transposes at their first use."""
+
+    def __init__(self, module: IRModule, graph: Graph, flipped: Collection[Var]) -> None:
+        super().__init__(module)
+        self._graph = graph
+        self._chosen = set(flipped)
+        self._other: dict[Var, Var] = {}  # tensors in the other layout, by variable before
+        self._plain: set[Var] = set(module["main"].params)
+        self._values: dict[Var, Expr] = {}
+        self.origins: dict[Var, Var] = {}
+        self.axes: dict[Var, Axes] = {}
+        self.transposed: dict[Var, int] = {}
+        self.sources: dict[Var, Var] = {}
+
+    def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
+        variable, value = binding.var, binding.value
+        self._values[variable] = value
+        if variable not in self._chosen:
+            self._emit_as_it_is(variable, value)
+            return
+        rule = self._graph.rules[variable]
+        made: Any = rule.build(self)
+        if not rule.follows:
+            self._bind(variable, made, value)
+            return
+        if isinstance(made, tvm_api.Var):
+            self._other[variable] = made
+        else:
+            name = str(variable.name)
+            emitted = self.builder_.emit(tvm_api.make_call(made, span=value.span), name)
+            self._other[variable] = emitted
+            self.origins[emitted] = variable
+            self.axes[emitted] = self._axes(variable)
+        if not isinstance(variable, relax.DataflowVar):
+            self.plain(variable)
+
+    def flipped(self, operand: Any) -> Expr:
+        """Return a variable of the network in the other layout."""
+        if operand not in self._other:
+            made = self._transposed(self.plain(operand), self._axes(operand), operand)
+            emitted = self.builder_.emit(made)
+            self._other[operand] = emitted
+            self._note(emitted, operand)
+            self.axes[emitted] = self._axes(operand)
+        return self._other[operand]
+
+    def plain(self, operand: Expr) -> Expr:
+        """Return an operand in the network's layout."""
+        for variable in tvm_api.collect(operand, tvm_api.Var):
+            if variable not in self._plain and variable in self._other:
+                self._make_plain(variable)
+        return self.visit_expr(operand)
+
+    def _make_plain(self, variable: Var) -> None:
+        rule = self._graph.rules[variable]
+        if not rule.operands:  # a transpose of the network without a use so far
+            self._emit_as_it_is(variable, self._values[variable])
+            return
+        rank = len(tvm_api.static_shape(variable) or ())
+        made = self._transposed(self._other[variable], self._graph.flip.back(rank), variable)
+        self._note(self._bind(variable, made, None), variable)
+
+    def _emit_as_it_is(self, variable: Var, value: Expr) -> None:
+        visited = self.plain(value)
+        if isinstance(visited, tvm_api.Call):
+            visited = tvm_api.make_call(visited, span=value.span)
+        self._bind(variable, visited, value)
+
+    def _bind(self, variable: Var, made: Expr, value: Expr | None) -> Var:
+        if isinstance(made, tvm_api.Var) and isinstance(variable, relax.DataflowVar):
+            emitted = made
+        else:
+            emitted = tvm_api.emit_like(self.builder_, variable, made)
+        self.set_var_remap(variable, emitted)
+        self._plain.add(variable)
+        if value is not None and emitted is not made:
+            self.origins[emitted] = variable
+        return emitted
+
+    def _axes(self, variable: Var) -> Axes:
+        return self._graph.flip.axes(len(tvm_api.static_shape(variable) or ()))
+
+    def _transposed(self, source: Expr, axes: Axes, variable: Var) -> tvm_api.Call:
+        shape = tvm_api.static_shape(source) or ()
+        if moves_nothing(shape, axes):
+            made = relax.op.reshape(source, [shape[axis] for axis in axes])
+        else:
+            made = relax.op.permute_dims(source, axes)
+        span = getattr(self._values.get(variable), "span", None)
+        return tvm_api.make_call(made, span=span or tvm_api.name_span(str(variable.name)))
+
+    def _note(self, emitted: Var, variable: Var) -> None:
+        tensor = self._graph.tensors[variable]
+        self.sources[emitted] = variable
+        self.transposed[emitted] = tensor.elements * tvm_api.element_bytes(
+            tvm_api.dtype_of(variable)
+        )

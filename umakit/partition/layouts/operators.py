@@ -14,16 +14,21 @@ from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM
 from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import parameters_class
-from umakit.partition.layouts.flip import (
+from umakit.partition.layouts.rules import (
     CHANNELS_FIRST,
     FLAT,
     KERNELS,
     RANKS,
     Flip,
+    Operands,
+    Rule,
+    RuleOf,
     composed,
+    is_variable,
+    made,
     moves_nothing,
+    one_operand,
 )
-from umakit.partition.layouts.rules import Operands, Rule, RuleOf, is_variable, made, one_operand
 from umakit.tvm_api import Call, Expr, relax
 
 FLOAT = (

@@ -18,8 +18,8 @@ from typing import Any
 from umakit.operators.drawing import Setting
 from umakit.operators.drawings.windows import SIDES
 from umakit.operators.offload.constraints import listed_paddings, listed_pairs
-from umakit.operators.offload.layouts import weight_layout
 from umakit.operators.offload.pattern import OperatorPattern
+from umakit.operators.offload.weighted import weight_layout
 from umakit.registration.backend import Backend
 from umakit.testing.check.cases import SEED
 from umakit.testing.check.claims import Claim

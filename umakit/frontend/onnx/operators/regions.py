@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import Node, converts
-from umakit.tvm_api import Call, Expr, te
-
-relax = tvm_api.relax
+from umakit.tvm_api import Call, Expr, relax, te
 
 MODE_SINCE = 16
 """The opset that brought `coordinate_transformation_mode`, whose default differs from before."""
