@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tests `make test` and `make quick` run, by the processor time that tests take.
 
-`make test` spends at most `MOST_SECONDS` on a function: of a longer one each commit runs other
-parameters, or it runs with some commits only. After `MOST_COMMITS` commits all have run.
-`make quick` runs functions with their first parameters, the fastest of each file first.
+`make test` spends `TEST_SECONDS`. So there is a limit for each function: one that takes longer runs
+with some of its parameters, or with some commits only. Each commit chooses others; after
+`MOST_COMMITS` commits all have run. `make quick` runs functions with their first parameters, the
+fastest of each file first.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ that of fixtures which they share with others. A run with --update-costs writes 
 
 NOTED_SECONDS = 0.1
 
-MOST_SECONDS = 4.0
-"""Processor time of a function in a commit, however many parameters it has."""
+TEST_SECONDS = 1000.0
+"""Processor time of the Python tests of `make test`, without starting and importing them."""
 
 MOST_COMMITS = 10
 """Each test runs at least with one of so many commits in a row."""
 
-QUICK_SECONDS = 60.0
+QUICK_SECONDS = 75.0
 """Processor time of `make quick`, without starting workers and importing tests."""
 
 QUICK_FILE_SECONDS = 1.0
@@ -45,7 +46,7 @@ class Cost:
         shared: of fixtures that it shares with other functions.
     """
 
-    own: float = NOTED_SECONDS / 4
+    own: float = 0.06
     shared: float = 0.0
 
     @property
@@ -82,8 +83,11 @@ def is_there(name: str) -> bool:
 
 
 def commit_number() -> int:
-    """Return the number of commits up to this one; where git does not know all, any number."""
-    found = _git("rev-list", "--count", "HEAD")
+    """Return the number of this commit; where git does not know all before it, any number.
+
+    A merge counts as one commit, so that branches of ten commits do not leave tests out.
+    """
+    found = _git("rev-list", "--count", "--first-parent", "HEAD")
     if _git("rev-parse", "--is-shallow-repository") == "true":
         return int(_git("rev-parse", "--short=7", "HEAD"), 16)
     return int(found or 0)
@@ -104,17 +108,32 @@ def left_to_others(
     by_function: dict[str, list[pytest.Item]] = {}
     for item in items:
         by_function.setdefault(function_of(item), []).append(item)
+    cycles = cycles_of({name: len(found) for name, found in by_function.items()}, costs)
     left = []
     for name, found in by_function.items():
-        cycle = cycle_of(costs[name], len(found)) if name in costs else 1
         first = commit + zlib.crc32(name.encode())  # not all long ones with the same commit
-        left += [item for number, item in enumerate(found) if (first + number) % cycle]
+        left += [item for number, item in enumerate(found) if (first + number) % cycles[name]]
     return left
 
 
-def cycle_of(cost: Cost, count: int) -> int:
-    """Return in how many commits a function with so many sets of parameters runs with all."""
-    return min(MOST_COMMITS, max(1, math.ceil(cost.own * count / MOST_SECONDS)))
+def cycles_of(counts: Mapping[str, int], costs: Mapping[str, Cost]) -> dict[str, int]:
+    """Return in how many commits each function runs with all of its sets of parameters.
+
+    Args:
+        counts: the number of these sets of each function.
+        costs: their costs; functions that are not there run with all sets.
+    """
+    whole = {name: costs.get(name, Cost()).own * count for name, count in counts.items()}
+    limit = max(whole.values(), default=0.0)
+    while True:
+        cycles = {
+            name: min(MOST_COMMITS, max(1, math.ceil(seconds / limit))) if name in costs else 1
+            for name, seconds in whole.items()
+        }
+        spent = sum(seconds / cycles[name] for name, seconds in whole.items())
+        if spent <= TEST_SECONDS or limit <= NOTED_SECONDS:
+            return cycles
+        limit *= 0.95
 
 
 def quick(items: Sequence[pytest.Item], costs: Mapping[str, Cost]) -> list[pytest.Item]:

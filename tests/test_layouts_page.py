@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from console import type_with_digits
 
-from umakit.partition.layouts.graph import RULES
+from umakit.partition.layouts.operators import RULES
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "layouts.md"
