@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ def test_some_networks_that_each_commit_draws_anew(record_property: Record) -> N
     run_sweep(record_property, "--sample", str(NETWORKS), "--seed", seed)
 
 
+@pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="hours: make soak")
 @pytest.mark.soak
 def test_every_operator_for_every_cpu(record_property: Record) -> None:
     run_sweep(record_property, "--seed", str(cpu_sweep.rotating_seed()))
