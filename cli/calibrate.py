@@ -112,7 +112,7 @@ def calibrate(
         tell("loading TVM")
         from umakit.backend.registry import find_backend
         from umakit.machine.calibration import CALIBRATION
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
         from umakit.tools.calibration import calibrate as measured
         from umakit.tools.calibration import destination_of
 

@@ -167,7 +167,7 @@ def check(
         from umakit.devices.catalogue import device_file
         from umakit.devices.waveforms import WaveFile
         from umakit.files.staging import write_file
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
 
         (found,) = find_backends([backend])
         read = input_files(device_file(device), backends=[found])

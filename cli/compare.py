@@ -198,7 +198,7 @@ def _reports(
         from umakit.cli.options import find_backends
 
         from umakit.frontend import model_files
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
 
         found = find_backends(sides.backends)
         models = [path for path, kind in zip(paths, kinds, strict=True) if kind == "model"]
@@ -233,7 +233,7 @@ def _on_two_backends(
     from umakit.cli.options import find_backends
 
     from umakit.frontend import model_files
-    from umakit.registration.inputs import input_files
+    from umakit.registration.sources.tree import input_files
     from umakit.tools.comparison.sources import different_names, model_report
 
     found = find_backends(list(sides.names))

@@ -105,7 +105,7 @@ def compile_(
         from umakit.machine.cpu import cpu_file
         from umakit.machine.cpu_choice import cpu_texts
         from umakit.pipeline import compile_model
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
         from umakit.tools.memory_map import draw_memory_map
 
         options = export_options(

@@ -148,7 +148,7 @@ def cosim(
         tell("loading TVM")
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
         from umakit.tools.cosim import CosimFiles, CosimSettings, cosim_model
 
         found = find_backends(backend)

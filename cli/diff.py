@@ -196,9 +196,9 @@ def diff(
         from umakit.frontend import model_files
         from umakit.library.metadata import library_files
         from umakit.machine.cpu import cpu_file
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
         from umakit.tools.diff import diff_model
-        from umakit.tools.diff.files import DifferenceFiles
+        from umakit.tools.diff.result import DifferenceFiles
 
         found = find_backends(backend)
         own = cpu_file(cpu), device_file(device)
@@ -268,7 +268,7 @@ def _options(
 def _print(
     result: DiffResult, written: dict[str, str], context: typer.Context, is_rtl: bool
 ) -> None:
-    from umakit.tools.diff.files import CONTENTS
+    from umakit.tools.diff.result import CONTENTS
 
     out = console()
     out.print(diff_text.layer_table(result))

@@ -223,7 +223,7 @@ def _measure(
     from umakit.files.staging import write_file
     from umakit.frontend import model_files
     from umakit.machine.cpu import cpu_file
-    from umakit.registration.inputs import input_files
+    from umakit.registration.sources.tree import input_files
     from umakit.tools.page import html, make_page
     from umakit.tools.trace import write_trace
     from umakit.tools.trace.reported import trace_of_report

@@ -120,7 +120,7 @@ def simulate_network(call: NetworkCall, files: SweepFiles, as_json: bool) -> int
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
         from umakit.tools.sweeps import Source, parse_settings, parse_sweeps, read_configuration
 
         (found,) = find_backends([call.backend])

@@ -96,7 +96,7 @@ def _opened(call: TuneCall, search: BackendSearch) -> tuple[Network, UMABackend,
         tell("loading TVM")
         from umakit.frontend import model_files
         from umakit.pipeline import import_network
-        from umakit.registration.inputs import input_files
+        from umakit.registration.sources.tree import input_files
         from umakit.tools.tuning import check_records_file
         from umakit.tools.tuning.simulate import has_simulator
 

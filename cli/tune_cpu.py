@@ -76,7 +76,7 @@ def _tune(
     from umakit.lower.tiling_records import check_records_file
     from umakit.machine.cpu import cpu_file, find_cpu
     from umakit.pipeline import import_network
-    from umakit.registration.inputs import input_files
+    from umakit.registration.sources.tree import input_files
     from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu
 
     def done(at: CpuProgress) -> None:

@@ -32,8 +32,7 @@ from umakit import find_backend
 from umakit.errors import UmakitError
 from umakit.testing.check.claims import claims_of
 from umakit.testing.check.plan import Plan
-from umakit.testing.check.session import Session
-from umakit.testing.check.workers import Cases
+from umakit.testing.check.session import Cases, Session
 from umakit.testing.registers import check_registers
 
 ROOT = Path(__file__).parents[1]

@@ -32,8 +32,7 @@ from umakit.testing.registers.register_check import configured_values
 from umakit.tools.doctor import Check, Diagnosis, Status, environment, examination, examine_backend
 from umakit.tools.doctor.driver import file_checks, stage
 from umakit.tools.doctor.examination import memory_checks
-from umakit.tools.doctor.probes import Probes
-from umakit.tools.doctor.simulator import start_checks
+from umakit.tools.doctor.probes import Probes, start_checks
 
 ROOT = Path(__file__).parents[1]
 

@@ -21,11 +21,10 @@ from umakit import find_backend
 from umakit.testing import check_backend, check_layer
 from umakit.testing.check import backend_check, rounds, session
 from umakit.testing.check.cases import read_case
-from umakit.testing.check.faults import FIRST_FAULT
 from umakit.testing.check.resumption import MOST_LATE, Resumption
 from umakit.testing.check.rounds import Rounds
-from umakit.testing.check.runs import LayerRun, Round, RoundRun
-from umakit.testing.check.workers import outcome_of
+from umakit.testing.check.runs import FIRST_FAULT, LayerRun, Round, RoundRun
+from umakit.testing.check.session import outcome_of
 
 ROOT = Path(__file__).parents[1]
 STRAWBERRY = "strawberry_accelerator"

@@ -20,11 +20,9 @@ from umakit.testing import check_layer
 from umakit.testing.check.batch import Batch, Member
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.checks import wrong_counters, wrong_events
-from umakit.testing.check.faults import FAULTS, planned_rounds, text_of
 from umakit.testing.check.report import CheckReport, Counts, Failure
-from umakit.testing.check.runs import Event
-from umakit.testing.check.session import Session
-from umakit.testing.check.workers import outcome_of
+from umakit.testing.check.runs import FAULTS, Event, planned_rounds, text_of
+from umakit.testing.check.session import Session, outcome_of
 
 ROOT = Path(__file__).parents[1]
 STRAWBERRY = "strawberry_accelerator"

@@ -27,9 +27,9 @@ from umakit.tools.doctor import (
     examine_machine,
 )
 from umakit.tools.doctor.checks import ok
+from umakit.tools.doctor.compiling import StagedDriver
 from umakit.tools.doctor.driver import fault_of, stage
-from umakit.tools.doctor.simulator import start_checks
-from umakit.tools.doctor.staged import StagedDriver
+from umakit.tools.doctor.probes import start_checks
 from umakit.version import TESTED_TVM
 
 CHECKED = {

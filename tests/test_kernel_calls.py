@@ -28,8 +28,7 @@ from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.patterns.driver import example
 from umakit.registration.kernel_pass import scratch_bytes
-from umakit.registration.sources.c_tokens import read_lines
-from umakit.registration.sources.declarations import read_declarations
+from umakit.registration.sources.declarations import read_declarations, read_lines
 from umakit.testing import AOTModel
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.text.c_text import read_expression

@@ -23,7 +23,7 @@ from umakit.pipeline import compile_model, import_network
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.diff import diff_model
 from umakit.tools.doctor.driver import stage
-from umakit.tools.doctor.simulator import start_checks
+from umakit.tools.doctor.probes import start_checks
 from umakit.tools.page import make_page
 from umakit.tools.size import library_size
 from umakit.tools.tuning import Effort, tune_model

@@ -18,9 +18,8 @@ from busy import busy_machine
 from umakit.devices import HOST, find_device
 from umakit.devices.execution import SilenceError, execute
 from umakit.errors import DeviceError
-from umakit.files import processor_time
-from umakit.files.processes import Limits, TimeLimitError, run_limited, started
-from umakit.files.processor_time import usage_of
+from umakit.files import processes
+from umakit.files.processes import Limits, TimeLimitError, run_limited, started, usage_of
 
 PROCESSOR, IDLE = 0.6, 0.5
 """Limits in seconds."""
@@ -178,7 +177,7 @@ def test_ps_measures_what_proc_measures(
         while usage_of(process.pid).seconds < 2.2 or usage_of(process.pid).is_at_work != at_work:
             time.sleep(0.05)
         with monkeypatch.context() as patch:
-            patch.setattr(processor_time, "PROC", tmp_path / "absent")
+            patch.setattr(processes, "PROC", tmp_path / "absent")
             by_ps = usage_of(process.pid)
         by_proc = usage_of(process.pid)
         assert sorted(by_ps.processes) == sorted(by_proc.processes) and len(by_ps.processes) == 2

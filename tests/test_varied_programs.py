@@ -22,14 +22,20 @@ from umakit.machine.registers.register_map import read_register_map
 from umakit.testing.programs.accesses import (
     ALL_BITS,
     Access,
+    Change,
+    Drop,
+    Insert,
     Map,
     Read,
+    Repeat,
     Rest,
+    SetValue,
+    Swap,
     Unmap,
     Wait,
     Write,
+    changed,
 )
-from umakit.testing.programs.changes import Change, Drop, Insert, Repeat, SetValue, Swap, changed
 from umakit.testing.programs.facts import Facts, contradiction, layer_facts
 from umakit.testing.programs.program_check import (
     Wanted,
@@ -42,7 +48,7 @@ from umakit.testing.programs.ranges import ranges_of
 from umakit.testing.programs.recording import Recording, read_recording
 from umakit.testing.programs.replay import Replay
 from umakit.testing.programs.report import ProgramReport
-from umakit.testing.programs.values import FILLS, drawn_value
+from umakit.testing.programs.value_changes import FILLS, drawn_value
 from umakit.testing.programs.variation import Program, drawn_program
 
 ROOT = Path(__file__).parents[1]

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from umakit.memory.pools import MemoryPool
     from umakit.pipeline import ExportOptions, compile_model
     from umakit.registration.registered import PassPhase
-    from umakit.registration.strategy import OpStrategy
-    from umakit.registration.target import create_target, target_attributes
+    from umakit.registration.target import OpStrategy, create_target, target_attributes
     from umakit.testing.harness import AOTModel, compile_and_run
 
 __all__ = [
@@ -50,7 +49,7 @@ __getattr__ = imported_on_use(
         "AOTModel": "umakit.testing.harness",
         "ExportOptions": "umakit.pipeline",
         "MemoryPool": "umakit.memory.pools",
-        "OpStrategy": "umakit.registration.strategy",
+        "OpStrategy": "umakit.registration.target",
         "PassPhase": "umakit.registration.registered",
         "UMABackend": "umakit.backend.base",
         "UmakitError": "umakit.errors",

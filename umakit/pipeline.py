@@ -44,7 +44,7 @@ from umakit.partition.choice import LayerCosts
 from umakit.partition.partitioner import Partitioned, partition
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend
-from umakit.registration.inputs import input_files
+from umakit.registration.sources.tree import input_files
 from umakit.text.escaping import shown
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umakit.backend.undecided import undecided
 from umakit.imports import imported_on_use
 
 if TYPE_CHECKING:
-    from umakit.backend.base import UMABackend
+    from umakit.backend.base import UMABackend, undecided
     from umakit.backend.registry import find_backend, list_backends, load_backend_folder
     from umakit.machine.accelerator_config import (
         AcceleratorConfig,
@@ -32,10 +31,8 @@ if TYPE_CHECKING:
         QueueSection,
     )
     from umakit.machine.simulator_config import SimulatorSection
-    from umakit.registration.board_notes import BoardNotes, DeviceUse
-    from umakit.registration.registered import PassPhase, Pattern
-    from umakit.registration.strategy import OpStrategy
-    from umakit.registration.target import create_target, target_attributes
+    from umakit.registration.registered import BoardNotes, DeviceUse, PassPhase, Pattern
+    from umakit.registration.target import OpStrategy, create_target, target_attributes
 
 __all__ = [
     "AcceleratorConfig",
@@ -78,9 +75,9 @@ __getattr__ = imported_on_use(
             "umakit.machine.machine_config",
         ),
         "SimulatorSection": "umakit.machine.simulator_config",
-        "BoardNotes": "umakit.registration.board_notes",
-        "DeviceUse": "umakit.registration.board_notes",
-        "OpStrategy": "umakit.registration.strategy",
+        "BoardNotes": "umakit.registration.registered",
+        "DeviceUse": "umakit.registration.registered",
+        "OpStrategy": "umakit.registration.target",
         "PassPhase": "umakit.registration.registered",
         "Pattern": "umakit.registration.registered",
         "UMABackend": "umakit.backend.base",
@@ -89,5 +86,6 @@ __getattr__ = imported_on_use(
         "list_backends": "umakit.backend.registry",
         "load_backend_folder": "umakit.backend.registry",
         "target_attributes": "umakit.registration.target",
+        "undecided": "umakit.backend.base",
     },
 )

@@ -7,10 +7,12 @@ stages.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from umakit import tvm_api
+from umakit.errors import BackendError, short_path
 from umakit.partition.partitioner import partition_module
 from umakit.patterns import OperatorPattern
 from umakit.registration.backend import Backend
@@ -114,3 +116,20 @@ class UMABackend(Backend):
             The partitioned Relax module.
         """
         return partition_module(mod, [self], params)
+
+
+def undecided(decision: str) -> NoReturn:
+    """Raise an error for a decision that the backend's author has not made yet.
+
+    Args:
+        decision: missing decision, the end of the sentence "decide ...".
+
+    Raises:
+        BackendError: always; names the file and line of the caller.
+    """
+    frame = sys._getframe(1)
+    raise BackendError(
+        "this skeleton is not filled in",
+        where=f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}",
+        fix=f"decide {decision}",
+    )

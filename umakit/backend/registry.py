@@ -227,8 +227,7 @@ def _import(load: Callable[[], T], where: str) -> T:
         place = f"{short_path(error.filename or where)}:{error.lineno}"
         raise BackendError(f"syntax error: {error.msg}", where=place) from None
     except (Exception, SystemExit) as error:  # a team's code may raise anything
-        from umakit.registration.code import plain_tvm_text
-        from umakit.registration.nearest_names import meant
+        from umakit.registration.code import meant, plain_tvm_text
 
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_of_python(f)]
         own = [frame for frame in frames if Path(frame.filename).is_file()]

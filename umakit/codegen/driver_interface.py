@@ -20,8 +20,7 @@ from umakit.lower.parameters import Parameter
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.patterns.driver import declared_pointers
 from umakit.registration.backend import Backend
-from umakit.registration.code import included_text
-from umakit.registration.python_sources import place_of
+from umakit.registration.code import included_text, place_of
 from umakit.registration.sources.needed import known_functions
 from umakit.registration.sources.tree import source_tree
 from umakit.text.names import header_of

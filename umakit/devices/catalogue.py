@@ -17,7 +17,7 @@ from umakit.devices.device import Device
 from umakit.devices.machine_names import processor_of
 from umakit.devices.ssh_client import SshClient
 from umakit.errors import BuildError, InputError
-from umakit.files.compilers import host_compiler
+from umakit.files.compiled_files import host_compiler
 from umakit.machine.cpu import MACHINES, features_in
 
 HOST = Device(

@@ -17,7 +17,7 @@ from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, version_of
 from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
 from umakit.errors import AcceleratorConfigError, BuildError, InputError, short_path
-from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
+from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.machine.config_faults import line_of_value
 from umakit.machine.rtl_config import (

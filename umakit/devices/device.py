@@ -13,7 +13,7 @@ from pathlib import Path
 
 from umakit.devices.addresses import RPC, Address
 from umakit.errors import BuildError, MissingProgramError, one_line
-from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
+from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 
 SUPPORT = Path(__file__).parent / "support"

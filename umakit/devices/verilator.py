@@ -18,7 +18,7 @@ from typing import cast
 
 from umakit import sim
 from umakit.errors import BuildError, MissingProgramError
-from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
+from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import cache_folder
 from umakit.machine.rtl_ports import Direction, Port
 from umakit.text.spelling import closest

@@ -8,14 +8,17 @@ Mach-O files (Apple) are accepted unread.
 from __future__ import annotations
 
 import io
+import os
 import re
-from collections.abc import Iterator
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from umakit.errors import LibraryError
+from umakit.errors import BuildError, LibraryError
 
 ARCHIVE, THIN_ARCHIVE, ELF = b"!<arch>\n", b"!<thin>\n", b"\x7fELF"
 MACH_O = tuple(
@@ -190,3 +193,35 @@ def _undefined(elf: ELFFile) -> Iterator[str]:
     for symbol in table.iter_symbols() if table is not None else ():
         if symbol["st_shndx"] == "SHN_UNDEF":
             yield symbol.name
+
+
+HOST_COMPILERS = ("cc", "gcc", "clang")
+HOST_CXX_COMPILERS = ("c++", "g++", "clang++")
+
+
+def host_compiler(
+    variable: str = "CC", names: Sequence[str] = HOST_COMPILERS, language: str = "C"
+) -> list[str]:
+    """Return the command of this machine's compiler, as program and first arguments.
+
+    Args:
+        variable: environment variable that overrides the choice.
+        names: programs to look for.
+        language: language of the compiler, for messages.
+
+    Raises:
+        BuildError: no compiler was found, or the variable cannot be parsed.
+    """
+    chosen = os.environ.get(variable, "")
+    try:
+        command = shlex.split(chosen)
+    except ValueError as error:
+        raise BuildError(f"{variable}={chosen!r} cannot be read: {error}") from None
+    if command:
+        return command
+    for name in names:
+        found = shutil.which(name)
+        if found:
+            return [found]
+    tools = "gcc or clang" if language == "C" else "g++ or clang++"
+    raise BuildError(f"there is no {language} compiler", fix=f"install {tools}, or set {variable}")

@@ -15,8 +15,8 @@ from umakit.operators.offload.composite import Composite
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
-from umakit.registration.board_notes import BoardNotes, DeviceUse
 from umakit.registration.code import called_board_notes
+from umakit.registration.registered import BoardNotes, DeviceUse
 
 TIME_LIMIT = (
     "`-D{macro}=...` for its driver, in cycles of the device; {cycles} by default, which is "

@@ -12,8 +12,7 @@ from umakit.lower.offload import pattern_of, prepare_offload
 from umakit.operators.offload.plain import rules
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
-from umakit.registration.strategy import legalization
-from umakit.registration.target import private_target
+from umakit.registration.target import legalization, private_target
 
 
 def lower_composites(module: tvm_api.IRModule, backends: Mapping[str, Backend]) -> tvm_api.IRModule:

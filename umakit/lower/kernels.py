@@ -34,7 +34,7 @@ from umakit.operators.registry import PARAMETERS
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.registration.backend import Backend
-from umakit.registration.python_sources import place_of
+from umakit.registration.code import place_of
 
 LOCAL_ELEMENTS = 1
 """Maximum number of elements of a scratch buffer that stays a local variable; larger ones go into

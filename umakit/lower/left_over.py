@@ -7,7 +7,7 @@ from umakit import tir
 from umakit.errors import BackendError, short_path
 from umakit.lower.kernels import Kernel
 from umakit.registration.backend import Backend
-from umakit.registration.python_sources import texts_in
+from umakit.registration.code import texts_in
 from umakit.registration.registered import RELAX_PHASES
 from umakit.text.spelling import closest
 

@@ -58,8 +58,8 @@ from umakit.registration.target import AttributeValue, check_attribute
 
 if TYPE_CHECKING:
     from umakit.machine import TilePlanner
-    from umakit.registration.board_notes import BoardNotes, DeviceUse
     from umakit.registration.kernels import RegisteredKernel
+    from umakit.registration.registered import BoardNotes, DeviceUse
 
 
 class Backend(ABC):

@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a backend's Python code; errors name the exception and its file and line."""
+"""Calls of a backend's Python code, and texts and misspelt names in it.
+
+Errors name the exception and its file and line.
+"""
 
 from __future__ import annotations
 
+import ast
+import builtins
+import inspect
 import os
 import re
+import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from umakit.errors import BackendError, UmakitError, short_path
-from umakit.registration.board_notes import BoardNotes, DeviceUse
-from umakit.registration.nearest_names import meant
+from umakit.registration.registered import BoardNotes, DeviceUse
+from umakit.text.spelling import closest
 
 if TYPE_CHECKING:
     from umakit.registration.backend import Backend
     from umakit.registration.registered import Pattern, ReplaceCallExtern
-
 
 T = TypeVar("T")
 
@@ -278,3 +285,118 @@ def _with_names(sentence: str, program: str) -> str:
         return ""
 
     return " ".join(NODE.sub(named, sentence).split()).replace(" .", ".")
+
+
+KEYWORD = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'")
+ATTRIBUTE = re.compile(r"'([\w.]+)'(?: object)? has no attribute '(\w+)'")
+OPERATOR = re.compile(r"Operator ([\w.]+) is not registered")
+PLACES = ("umakit.patterns", "umakit.tir", "umakit.machine", "umakit.backend")
+"""Modules whose functions backends call."""
+
+
+def meant(error: BaseException) -> str:
+    """Return the name close to an exception's misspelt name; empty if none is close."""
+    name = getattr(error, "name", None)
+    if isinstance(error, AttributeError):
+        return _attribute(error)
+    if isinstance(error, NameError) and name:
+        frame = _innermost(error)
+        known = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
+        return _close(name, [*known, *dir(builtins)])
+    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+        found = re.search(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
+        return _close(found[1], dir(sys.modules.get(found[2]))) if found else ""
+    keyword = KEYWORD.search(str(error)) if isinstance(error, TypeError) else None
+    if keyword:
+        return _close(keyword[2], _parameters(keyword[1], _innermost(error)))
+    return ""
+
+
+def _attribute(error: AttributeError) -> str:
+    """Return the close attribute; TVM keeps only the text of an exception."""
+    if error.name and error.obj is not None:
+        return _close(error.name, _attributes_of(error.obj))
+    found = ATTRIBUTE.search(str(error))
+    if found is None:
+        operator = OPERATOR.search(str(error))
+        return _operator(operator[1]) if operator else ""
+    module = sys.modules.get(found[1])
+    for owner in (module, *(_member(place, found[1]) for place in PLACES)):
+        if owner is not None:
+            return _close(found[2], _attributes_of(owner))
+    return ""
+
+
+def _operator(name: str) -> str:
+    """Return the close name of an operator; imports TVM, the origin of the exception."""
+    from umakit import tvm_api
+
+    return closest(name, tvm_api.operator_names())
+
+
+def _attributes_of(owner: object) -> set[str]:
+    fields = getattr(owner, "__dataclass_fields__", ())
+    return {*dir(owner), *getattr(owner, "__all__", ()), *fields}
+
+
+def _member(module: str, name: str) -> object:
+    return getattr(sys.modules.get(module), name, None) if name.isidentifier() else None
+
+
+def _close(name: str, others: Iterable[str]) -> str:
+    """Return the closest name that is public if the given name is."""
+    return closest(name, [n for n in others if n.startswith("_") == name.startswith("_")])
+
+
+def _innermost(error: BaseException) -> FrameType | None:
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return None if traceback is None else traceback.tb_frame
+
+
+def _parameters(function: str, frame: FrameType | None) -> list[str]:
+    """Return the names of the parameters of a function by its qualified name."""
+    first, *rest = function.split(".")
+    own = None if frame is None else frame.f_globals.get(first)
+    for start in (own, *(_member(place, first) for place in PLACES)):
+        found = start
+        for part in rest:
+            found = getattr(found, part, None)
+        if start is not None and callable(found):
+            try:
+                return list(inspect.signature(found).parameters)
+            except (TypeError, ValueError):
+                continue
+    return []
+
+
+def texts_in(folder: Path) -> Mapping[str, str]:
+    """Return the places of texts in the Python files of a folder.
+
+    Returns:
+        File and line, `passes.py:12`, of the first string constant, by its text.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.py")):
+        nodes = list(_nodes(path))
+        parts = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in nodes:
+            if node in parts:  # of a text with variables
+                continue
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.setdefault(node.value, f"{short_path(path)}:{node.lineno}")
+    return found
+
+
+def place_of(text: str, folder: Path) -> str:
+    """Return file and line of a text in the Python files of a folder; empty if there is none."""
+    return texts_in(folder).get(text, "")
+
+
+def _nodes(path: Path) -> Iterator[ast.AST]:
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return
+    yield from ast.walk(tree)

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from umakit import tvm_api
 from umakit.errors import BackendError, BuildError
-from umakit.files.compilers import host_compiler
+from umakit.files.compiled_files import host_compiler
 from umakit.files.processes import Limits, TimeLimitError, run_limited
 from umakit.operators.offload.composite import Composite
 from umakit.registration.backend import Backend

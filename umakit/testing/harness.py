@@ -14,17 +14,23 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.backend.base import UMABackend
+from umakit.devices.probe import Probe
 from umakit.devices.run import run_library
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
 from umakit.floats import in_comparisons
 from umakit.frontend import Model, import_model
+from umakit.library.options import ExportOptions
 from umakit.lower import expand_requantize
 from umakit.lower.legalizations import all_legalizations
+from umakit.operators.offload.rounding import call_rounded_by
+from umakit.operators.registry import operator_of
+from umakit.partition.partitioner import partition
 from umakit.partition.report import OffloadReport, multiply_accumulates
-from umakit.pipeline import compile_model
+from umakit.pipeline import compile_model, export_program
 from umakit.quantized import quantize_to_integers
+from umakit.registration.backend import Backend
 
 Array = npt.NDArray[Any]
 INTERFACES = ("c", "unpacked")
@@ -269,3 +275,50 @@ def conv2d_model(
             result = builder.emit_output(convolution, "conv2d")
         builder.emit_func_output(result)
     return AOTModel(builder.get(), {"x": ifmap}, name="conv2d")
+
+
+def rounded(call: tvm_api.Expr, rounding: str) -> tvm_api.Expr:
+    """Return a call of an integer operator with an accelerator's own rounding.
+
+    Args:
+        rounding: rounding as named in offload reports; empty for the model's.
+    """
+    if not rounding or not isinstance(call, tvm_api.Call):
+        return call
+    operator = operator_of(call)
+    if operator is None or operator.parameters is None:
+        return call
+    return call_rounded_by(call, operator.parameters, rounding)
+
+
+def results_of_kernels(
+    module: tvm_api.IRModule,
+    inputs: Mapping[str, Array],
+    backends: Sequence[Backend],
+    folder: Path,
+) -> list[Array]:
+    """Return the results of a network by umakit's CPU kernels, in order.
+
+    Rounding of an accelerator's own is a C function of the backend, which LLVM lacks.
+
+    Args:
+        module: the network.
+        inputs: arrays by name.
+        backends: backends whose C functions the kernels call to round.
+        folder: folder for files.
+
+    Raises:
+        UmakitError: a stage refused the network, or the C compiler refused the library.
+    """
+    folder.mkdir(parents=True)
+    model = import_model(module, name="reference")
+    library = export_program(
+        model, partition(model.module, []), backends, folder / "library", ExportOptions()
+    )
+    description = library.metadata["umakit"]
+    probe = Probe(description, library.path, folder / "program", flags=("-O1",))
+    raw = {name: data for run in probe.run(inputs, {}) for name, data in run.outputs.items()}
+    return [
+        raw[output["c_name"]].view(np.dtype(output["dtype"])).reshape(output["shape"])
+        for output in description["outputs"]
+    ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
-from umakit.registration.sources.c_tokens import Macro, Tokens, is_identifier, tokens_of
+from umakit.registration.sources.declarations import Macro, Tokens, is_identifier, tokens_of
 
 MOST_ALTERNATIVES = 64
 """Maximum number of texts of one macro call."""

@@ -2,7 +2,8 @@
 """The files of a library that calls need, by definitions, used names and includes.
 
 The choice depends on names in the texts of files, and not on the view of a compiler, so that it
-holds for every core and every `#if`.
+holds for every core and every `#if`: a compiler here sees the branches and the assembler of this
+machine only, and a parser of C (tree-sitter) fails at braces that branches share.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ from pathlib import Path
 
 from umakit.machine.simulator_config import CXX_SUFFIXES, HEADER_SUFFIXES
 from umakit.registration.backend import Backend
-from umakit.registration.sources.c_tokens import FILE_NAME, Macro, read_lines, tokens_of
-from umakit.registration.sources.declarations import Declarations, Include, read_declarations
-from umakit.registration.sources.facts import FactFinder, Facts
-from umakit.registration.sources.macro_tables import MacroTables, Seen
+from umakit.registration.sources.declarations import (
+    FILE_NAME,
+    Declarations,
+    Include,
+    Macro,
+    read_declarations,
+    read_lines,
+    tokens_of,
+)
+from umakit.registration.sources.facts import FactFinder, Facts, MacroTables, Seen
 from umakit.registration.sources.macros import TooManyTextsError
 from umakit.registration.sources.tree import SourceTree, source_tree
 

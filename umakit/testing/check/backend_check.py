@@ -14,21 +14,19 @@ from umakit.devices.catalogue import RTL
 from umakit.devices.designs import check_ports
 from umakit.devices.waveforms import WaveFile
 from umakit.errors import BuildError, InputError, LibraryError, short_path
-from umakit.files.processor_time import processor_seconds
+from umakit.files.processes import processor_seconds
 from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
 from umakit.registration.backend import Backend
-from umakit.testing.check.batch import member_of, network_of
-from umakit.testing.check.beside import fails_beside_another
+from umakit.testing.check.batch import member_of, network_of, write_wave
 from umakit.testing.check.cases import Case, read_case
+from umakit.testing.check.checks import fails_beside_another
 from umakit.testing.check.claims import Claim, refusal_of
 from umakit.testing.check.groups import Group, groups_of
 from umakit.testing.check.isolation import Tell, fails_alone, is_same_cause, reduced, said_behind
 from umakit.testing.check.plan import DRAWS, Plan
 from umakit.testing.check.report import CheckReport, Counts, Failure
-from umakit.testing.check.session import Session
-from umakit.testing.check.waves import write_wave
-from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
+from umakit.testing.check.session import Cases, Outcome, Session, Workers, outcome_of
 from umakit.testing.programs import ProgramReport
 from umakit.testing.programs.program_check import Wanted, check_programs
 from umakit.testing.registers import RegisterReport, check_registers

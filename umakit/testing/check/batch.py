@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,10 @@ from umakit import tvm_api
 from umakit.devices import HOST, Device
 from umakit.devices.designs import designs_for
 from umakit.devices.execution import DESCRIBED, stop_error
-from umakit.errors import DeviceError
+from umakit.devices.probe import Probe
+from umakit.devices.waveforms import Wave, WaveFile, written_wave
+from umakit.errors import DeviceError, UmakitError
+from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.operators.drawing import Drawn, Tensor
 from umakit.partition.report import CPU
@@ -23,12 +27,17 @@ from umakit.pipeline import ExportOptions, compile_model
 from umakit.registration.backend import Backend
 from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, layers_of
-from umakit.testing.check.faults import FIRST_FAULT, ROUNDS_OF_FAULT, planned_rounds
-from umakit.testing.check.own_rounding import results_of_kernels, rounded
 from umakit.testing.check.resumption import Resumption
-from umakit.testing.check.rounds import Rounds
-from umakit.testing.check.runs import LayerRun, Round, RoundRun
-from umakit.testing.harness import AOTModel, llvm_reference
+from umakit.testing.check.rounds import LAYER_SECONDS, RTL_FACTOR, Rounds
+from umakit.testing.check.runs import (
+    FIRST_FAULT,
+    ROUNDS_OF_FAULT,
+    LayerRun,
+    Round,
+    RoundRun,
+    planned_rounds,
+)
+from umakit.testing.harness import AOTModel, llvm_reference, results_of_kernels, rounded
 from umakit.testing.registers import map_of
 
 relax = tvm_api.relax
@@ -367,3 +376,48 @@ def wrong_writes(backends: Sequence[Backend]) -> dict[str, tuple[int, int]]:
                 found[backend.target_name] = (register.offset, register.reset)
                 break
     return found
+
+
+def write_wave(
+    backend: Backend, case: Case, claims: Mapping[str, Claim], device: Device, file: WaveFile
+) -> None:
+    """Run a case once more, with its own data and without faults, and write the waveform.
+
+    No waveform is written of a case that does not compile, or has no layer on the design.
+
+    Args:
+        claims: claims by name of the pattern.
+        device: the device with designs.
+        file: file for the waveform.
+
+    Raises:
+        OutputError: the file cannot be written.
+        BuildError: Verilator or a compiler refused the design with waveforms.
+    """
+    member = member_of(case, 0, dict(claims), accepted=True)
+    with temporary_folder("umakit-wave-") as folder:
+        try:
+            library = compile_model(
+                network_of([member]),
+                [backend],
+                folder / "library",
+                name="check",
+                options=ExportOptions(keep_layout=True),
+            )
+        except UmakitError:  # the failure of the case
+            return
+        description = library.metadata["umakit"]
+        if backend.target_name not in {layer["where"] for layer in description["layers"]}:
+            return
+        probe = Probe(
+            description, library.path, folder / "probe", device,
+            designs=designs_for([backend], device), is_traced=True,
+        )  # fmt: skip
+        wave = Wave(backend.target_name)
+        with (
+            written_wave(file, wave, folder) as environment,
+            contextlib.suppress(DeviceError),  # the failure of the case
+        ):
+            # Give up a silent design at the end of its waveform.
+            limit = {"UMAKIT_RTL_CYCLES": str(wave.most_cycles)}
+            probe.run(member.inputs, {}, RTL_FACTOR * LAYER_SECONDS, {**environment, **limit})

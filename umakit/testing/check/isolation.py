@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from umakit.errors import UmakitError
-from umakit.files.processes import is_of_limit
-from umakit.files.processor_time import processor_seconds
+from umakit.files.processes import is_of_limit, processor_seconds
 from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Setting
 from umakit.testing.check.cases import SEED, Case, LayerSettings
 from umakit.testing.check.claims import Claim, accepts, layers_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from umakit.testing.check.cases import Case
-from umakit.testing.check.sequences import Orders
+from umakit.testing.check.plan import Orders
 from umakit.testing.programs.report import ProgramReport
 from umakit.testing.registers import RegisterReport
 

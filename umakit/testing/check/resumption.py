@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from umakit.testing.check.faults import FIRST_FAULT, ROUNDS_OF_FAULT, SAME_DATA
 from umakit.testing.check.rounds import Rounds
-from umakit.testing.check.runs import Round, RoundRun
+from umakit.testing.check.runs import FIRST_FAULT, ROUNDS_OF_FAULT, SAME_DATA, Round, RoundRun
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

@@ -16,12 +16,24 @@ from umakit import tvm_api
 from umakit.devices.waveforms import Wave, WaveFile, written_wave
 from umakit.errors import BuildError, DeviceError, LibraryError
 from umakit.registration.backend import Backend
-from umakit.testing.programs.accesses import Access, Map, Read, Rest, Unmap, Wait, Write
-from umakit.testing.programs.buffers import buffer_with, pointers_to
-from umakit.testing.programs.building import build_programs
-from umakit.testing.programs.changes import Change, Drop, Insert, Repeat, SetContent, SetValue, Swap
-from umakit.testing.programs.facts import Facts, contradiction, facts_of
-from umakit.testing.programs.recording import Recording
+from umakit.testing.programs.accesses import (
+    Access,
+    Change,
+    Drop,
+    Insert,
+    Map,
+    Read,
+    Repeat,
+    Rest,
+    SetContent,
+    SetValue,
+    Swap,
+    Unmap,
+    Wait,
+    Write,
+)
+from umakit.testing.programs.facts import Facts, buffer_with, contradiction, facts_of, pointers_to
+from umakit.testing.programs.recording import Recording, build_programs
 from umakit.testing.programs.replay import Answer, Replay
 from umakit.testing.programs.report import (
     NO_LAYER,

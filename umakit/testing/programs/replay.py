@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from umakit.files.processes import Limits, started
-from umakit.files.processor_time import usage_of
+from umakit.files.processes import Limits, started, usage_of
 from umakit.testing.programs.accesses import (
     ALL_BITS,
     Access,

@@ -7,21 +7,24 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from umakit.testing.programs.accesses import Access, Map, Read, Rest, Wait, Write
-from umakit.testing.programs.buffers import Use
-from umakit.testing.programs.changes import (
+from umakit.testing.programs.accesses import (
+    Access,
     Change,
     Drop,
     Insert,
+    Map,
+    Read,
     Repeat,
+    Rest,
     SetValue,
     Swap,
+    Wait,
+    Write,
     changed,
 )
-from umakit.testing.programs.facts import Facts
+from umakit.testing.programs.facts import Facts, Use
 from umakit.testing.programs.recording import Recording
-from umakit.testing.programs.value_changes import ValueDrawing
-from umakit.testing.programs.values import drawn_value
+from umakit.testing.programs.value_changes import ValueDrawing, drawn_value
 
 MOST_CHANGES = 6
 """Times that something is changed; neighbouring registers are changed together at once."""

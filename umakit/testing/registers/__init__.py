@@ -5,8 +5,7 @@
 drives the device of a backend.
 """
 
-from umakit.testing.registers.accesses import Access, Registers
-from umakit.testing.registers.comparison import Comparison, compare
+from umakit.testing.registers.comparison import Access, Comparison, Registers, compare
 from umakit.testing.registers.register_check import RegisterReport, check_registers, map_of
 
 __all__ = [

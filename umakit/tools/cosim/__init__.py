@@ -37,7 +37,7 @@ from umakit.pipeline import (
     import_network,
     partition_network,
 )
-from umakit.testing.registers.roles import (
+from umakit.testing.registers.register_check import (
     doorbells_of,
     idle_register,
     named_register,

@@ -27,7 +27,7 @@ from umakit.lower.tiling_records import check_records_file
 from umakit.machine.cpu import cpu_file, find_cpu
 from umakit.machine.kernel_choices import KernelKey
 from umakit.pipeline import Network
-from umakit.registration.inputs import input_files
+from umakit.registration.sources.tree import input_files
 from umakit.tools.cpu_tuning.search import Search, Total
 from umakit.tools.cpu_tuning.trials import Meter, Trials
 from umakit.tools.tuning.workers import ThisProcess

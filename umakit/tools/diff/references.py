@@ -227,7 +227,7 @@ class _OnnxFile:
         self.names = _onnx_names(self.proto, every)
 
     def for_numpy(self) -> ModelFile:
-        from umakit.tools.diff.numpy_onnx import OnnxDecider
+        from umakit.tools.diff.decider import OnnxDecider
 
         inputs = {item.name: item.name for item in self.proto.graph.input}
         return ModelFile(OnnxDecider(self.proto), self.names, inputs)

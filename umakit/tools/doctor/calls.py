@@ -23,11 +23,11 @@ from umakit.errors import UmakitError, short_path
 from umakit.library.layout import RUNTIME
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
-from umakit.registration.code import included_text
-from umakit.registration.python_sources import texts_in
+from umakit.registration.code import included_text, texts_in
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, any_error, doubtful, failed, ok, refused, skipped
 from umakit.tools.doctor.compiling import (
+    StagedDriver,
     Symbols,
     compiled,
     names_defined_twice,
@@ -37,9 +37,7 @@ from umakit.tools.doctor.compiling import (
 )
 from umakit.tools.doctor.driver import PROGRAM, fault_of
 from umakit.tools.doctor.mends import UNKNOWN_NAME
-from umakit.tools.doctor.probes import Probes
-from umakit.tools.doctor.simulator import SIMULATOR, staged_simulators
-from umakit.tools.doctor.staged import StagedDriver
+from umakit.tools.doctor.probes import SIMULATOR, Probes, staged_simulators
 
 CALLS, LINK = "driver calls", "link"
 

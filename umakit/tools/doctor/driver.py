@@ -25,9 +25,8 @@ from umakit.registration.sources.tree import source_tree
 from umakit.text.escaping import shell_word
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, failed, ok, refused
-from umakit.tools.doctor.compiling import compiled, first_error
+from umakit.tools.doctor.compiling import StagedDriver, compiled, first_error
 from umakit.tools.doctor.mends import mend_of
-from umakit.tools.doctor.staged import StagedDriver
 
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
 

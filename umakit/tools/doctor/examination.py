@@ -24,8 +24,7 @@ from umakit.machine.costs import TENSORS
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.pipeline import compile_model
 from umakit.registration.backend import Backend
-from umakit.registration.code import raised
-from umakit.registration.python_sources import texts_in
+from umakit.registration.code import raised, texts_in
 from umakit.registration.registered import RELAX_PHASES, PassPhase
 from umakit.registration.sources.tree import source_tree
 from umakit.testing.harness import compare, llvm_reference
@@ -57,8 +56,7 @@ from umakit.tools.doctor.environment import (
     python_checks,
     tvm_check,
 )
-from umakit.tools.doctor.probes import Probes, probe
-from umakit.tools.doctor.simulator import not_returned, start_checks, time_limit
+from umakit.tools.doctor.probes import Probes, not_returned, probe, start_checks, time_limit
 from umakit.tools.failed_layer import with_layer
 
 Progress = Callable[[str], None]

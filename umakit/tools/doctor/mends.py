@@ -9,8 +9,7 @@ from pathlib import Path
 
 from umakit.codegen.driver_names import is_simulated
 from umakit.text.spelling import closest
-from umakit.tools.doctor.compiling import first_error
-from umakit.tools.doctor.staged import StagedDriver
+from umakit.tools.doctor.compiling import StagedDriver, first_error
 
 QUOTED = r"['`\u2018](?:struct |union |enum )?(\w+)['\u2019]"
 

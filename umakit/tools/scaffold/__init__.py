@@ -27,8 +27,8 @@
 """
 
 from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind, answers_of
-from umakit.tools.scaffold.kinds import KINDS
 from umakit.tools.scaffold.new import (
+    KINDS,
     TUTORIALS,
     NewBackend,
     kind_of,

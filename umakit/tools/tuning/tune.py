@@ -26,7 +26,7 @@ from umakit.machine import Layer, TilePlanner
 from umakit.partition.partitioner import partition
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.pipeline import Network
-from umakit.registration.inputs import input_files
+from umakit.registration.sources.tree import input_files
 from umakit.tools.tuning.search import Problem, Progress, search
 from umakit.tools.tuning.simulate import has_simulator
 from umakit.tools.tuning.workers import ThisProcess, Workers
