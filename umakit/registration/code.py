@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from umakit.errors import BackendError, UmakitError, short_path
-from umakit.registration.registered import BoardNotes, DeviceUse
 from umakit.text.spelling import closest
 
 if TYPE_CHECKING:
     from umakit.registration.backend import Backend
-    from umakit.registration.registered import Pattern, ReplaceCallExtern
+    from umakit.registration.registered import BoardNotes, DeviceUse, Pattern, ReplaceCallExtern
 
 T = TypeVar("T")
 
@@ -96,6 +95,8 @@ def called_board_notes(
     Raises:
         BackendError: the backend's function raised an exception or returned another type.
     """
+    from umakit.registration.registered import BoardNotes  # imports TVM
+
     notes: object = called(backend, "board_notes", lambda: hook(use))
     if not isinstance(notes, BoardNotes):
         raise BackendError(
