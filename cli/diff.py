@@ -197,7 +197,7 @@ def diff(
         from umakit.library.metadata import library_files
         from umakit.machine.cpu import cpu_file
         from umakit.registration.sources.tree import input_files
-        from umakit.tools.diff import diff_model
+        from umakit.tools.diff import DiffSettings, diff_model
         from umakit.tools.diff.result import DifferenceFiles
 
         found = find_backends(backend)
@@ -213,9 +213,7 @@ def diff(
         if file is not None:
             file.check()
         with said_when_it_fails(file):
-            result = diff_model(
-                model,
-                found,
+            settings = DiffSettings(
                 library=library,
                 options=_options(pool, planner, weights, keep_layout, choose, cpu),
                 device=device,
@@ -228,8 +226,8 @@ def diff(
                 rounding=rounding,
                 timeout=timeout,
                 wave=file,
-                progress=tell,
             )
+            result = diff_model(model, found, settings, progress=tell)
     written = files.write(result) if output or result.differs else {}
     say_notices(result.notices, as_json)
     if as_json:

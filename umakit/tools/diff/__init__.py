@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.rounding import function_of
+from umakit.partition.partitioner import Partitioned
 from umakit.pipeline import ExportOptions, import_network, partition_network
 from umakit.testing.differences import DEFAULT_TOLERANCE, TensorDifference, Tolerance, worst_of
-from umakit.tools.diff.blame import find_blame, layer_results
+from umakit.tools.diff.blame import find_blame
 from umakit.tools.diff.libraries import (
     compiled_library,
     keeps_results,
@@ -44,10 +45,7 @@ from umakit.tools.diff.references import (
     select_references,
 )
 from umakit.tools.diff.result import Blame, DiffResult, Disagreement, LayerResult
-from umakit.tools.diff.session import (
-    Comparison,
-    LibraryUnderTest,
-)
+from umakit.tools.diff.session import LibraryUnderTest
 from umakit.tools.diff.truth import Reference, rewritten_notice, stop_notices
 from umakit.tools.diff.values import every_value
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
@@ -62,37 +60,24 @@ __all__ = [
     "REFERENCES",
     "Blame",
     "DiffResult",
+    "DiffSettings",
     "LayerResult",
     "TensorDifference",
     "diff_model",
 ]
 
 
-def diff_model(
-    source: str | Path | Any,
-    backends: Sequence[UMABackend],
-    *,
-    library: Path | None = None,
-    options: ExportOptions | None = None,
-    device: str = HOST.name,
-    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
-    reference: str = AUTOMATIC,
-    tolerance: float = DEFAULT_TOLERANCE,
-    integer_tolerance: int = 0,
-    most: int | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    rounding: str | None = None,
-    timeout: float | None = None,
-    wave: WaveFile | None = None,
-    progress: Callable[[str], None] = lambda stage: None,
-) -> DiffResult:
-    """Compile a network, run it, and compare every layer with a reference.
+Progress = Callable[[str], None]
+"""A callback with a description of a stage."""
 
-    Args:
-        source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
-        backends: accelerators in order of priority; they are simulated.
+
+@dataclass(frozen=True)
+class DiffSettings:
+    """The parts of a comparison, and the differences that count as agreement.
+
+    Attributes:
         library: a library that `uma compile` wrote for this model, compared unchanged; only the
-            reference is compiled from the model. Then omit `backends` and `options`.
+            reference is compiled from the model. Then omit backends and `options`.
         options: as in `compile_model`; by default large weights go into a blob.
         device: device for the library, a name in `umakit.devices.DEVICES`; the reference runs on
             the host.
@@ -113,7 +98,53 @@ def diff_model(
             accelerator or its device is emulated, else none.
         wave: file for the waveform of the first wrong layer, or of the layer in which the run
             stopped, if a design runs the layer.
+    """
+
+    library: Path | None = None
+    options: ExportOptions | None = None
+    device: str = HOST.name
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None
+    reference: str = AUTOMATIC
+    tolerance: float = DEFAULT_TOLERANCE
+    integer_tolerance: int = 0
+    most: int | None = None
+    input_shapes: Mapping[str, Sequence[int]] | None = None
+    rounding: str | None = None
+    timeout: float | None = None
+    wave: WaveFile | None = None
+
+    def check(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            InputError: a tolerance or the number of inferences is out of range.
+        """
+        if not 0 <= self.tolerance < 1:
+            raise InputError(f"the tolerance is {self.tolerance:g}, it must be from 0 to below 1")
+        if self.integer_tolerance < 0:
+            raise InputError(
+                f"the tolerance of integers is {self.integer_tolerance}, it must be 0 or more"
+            )
+        if self.most is not None and self.most < 1:
+            raise InputError(f"at most {self.most} inferences are none", fix="run at least one")
+
+
+def diff_model(
+    source: str | Path | Any,
+    backends: Sequence[UMABackend],
+    settings: DiffSettings | None = None,
+    *,
+    progress: Progress = lambda stage: None,
+    **given: Any,
+) -> DiffResult:
+    """Compile a network, run it, and compare every layer with a reference.
+
+    Args:
+        source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
+        backends: accelerators in order of priority; they are simulated.
+        settings: settings of the comparison; None for the defaults.
         progress: callback with a description of each stage.
+        given: attributes of `DiffSettings` in place of those of `settings`.
 
     Raises:
         InputError: inputs, tolerance, reference, device or library are invalid.
@@ -121,82 +152,163 @@ def diff_model(
         DeviceError: a driver returned an error status, or the program crashed; names the layer.
         UmakitError: the subclass names the stage that refused.
     """
-    _check(tolerance, integer_tolerance, most)
-    allowed = Tolerance(tolerance, integer_tolerance)
-    machine = find_device(device)
-    if options is not None:
-        check_one_runs(options.cpus, machine)
-    progress("importing the network")
-    network = import_network(source, input_shapes=input_shapes, rounding=rounding)
-    model = network.model
-    chosen = (
-        random_inferences(network.imported) if inputs is None else given_inferences(model, inputs)
-    )
-    notices = list(model.notices)
-    is_other = rounding == Arithmetic.TFLM.value and runtime_for(source) == ONNX_RUNTIME
-    if is_other and reference == AUTOMATIC and integer_tolerance == 0:
-        reference = CPU_KERNELS
-        notices.append(
-            f"rounded as {rounding}, integers are compared with {DISPLAY_NAMES[CPU_KERNELS]}; "
-            f"--integer-tolerance compares with {DISPLAY_NAMES[ONNX_RUNTIME]}"
-        )
+    settings = replace(settings or DiffSettings(), **given)
+    settings.check()
+    comparing = _Comparing(source, backends, settings, progress)
     with temporary_folder("umakit-diff-") as folder, contextlib.ExitStack() as stack:
-        if library is None:
-            progress("compiling the library")
-            partitioned = partition_network(model, backends, options or ExportOptions(), progress)
-            notices += partitioned.notices
-            made = compiled_library(model, partitioned, backends, folder / "library", options)
-        else:
-            made = written_library(library, model, machine)
-            notices += [str(each) for each in unused_backends(library)]
-        designs = designs_for(backends, machine)
-        _check_runs_on(made, designs)
-        progress("compiling the reference")
-        roundings = _own_roundings(made, library, integer_tolerance)
-        every = every_value(model, roundings)
-        first = first_states(model)
-        chosen = [{**first, **chosen[0]}, *chosen[1:]]
+        return comparing.run(folder, stack)
+
+
+class _Comparing:
+    """A comparison of a network under way, with its notices."""
+
+    def __init__(
+        self,
+        source: str | Path | Any,
+        backends: Sequence[UMABackend],
+        settings: DiffSettings,
+        progress: Progress,
+    ) -> None:
+        self._source, self._backends, self._settings = source, backends, settings
+        self._progress = progress
+        self._device = find_device(settings.device)
+        if settings.options is not None:
+            check_one_runs(settings.options.cpus, self._device)
+        progress("importing the network")
+        shapes, rounding = settings.input_shapes, settings.rounding
+        network = import_network(source, input_shapes=shapes, rounding=rounding)
+        self._model = network.model
+        self._states = first_states(self._model)
+        first, *others = (
+            random_inferences(network.imported)
+            if settings.inputs is None
+            else given_inferences(self._model, settings.inputs)
+        )
+        self._inferences = [{**self._states, **first}, *others]
+        self._notices = list(self._model.notices)
+        runtime = runtime_for(source)
+        self._rounds_otherwise = rounding == Arithmetic.TFLM.value and runtime == ONNX_RUNTIME
+        self._wanted = settings.reference
+        is_exact = settings.integer_tolerance == 0
+        if self._rounds_otherwise and self._wanted == AUTOMATIC and is_exact:
+            self._wanted = CPU_KERNELS
+            self._notices.append(
+                f"rounded as {rounding}, integers are compared with {DISPLAY_NAMES[CPU_KERNELS]}; "
+                f"--integer-tolerance compares with {DISPLAY_NAMES[ONNX_RUNTIME]}"
+            )
+        self._designs: Sequence[Design] = ()
+        self._partitioned: Partitioned | None = None
+
+    def run(self, folder: Path, stack: contextlib.ExitStack) -> DiffResult:
+        """Compare all inferences, up to the first that differs.
+
+        Args:
+            folder: an empty folder for files.
+            stack: ends the process of the reference.
+        """
+        library = self._library(folder)
+        self._designs = designs_for(self._backends, self._device)
+        _check_runs_on(library, self._designs)
+        self._progress("compiling the reference")
+        truth = self._truth(library, folder, stack)
+        inferences = self._inferences[: self._settings.most]
+        result = self._compared(library, folder / "library_probe", truth, inferences)
+        if result.differs and keeps_results(library):
+            result = self._with_stored_results(result, library, folder, truth)
+        return replace(
+            result,
+            name=self._model.name,
+            seeds=self._settings.inputs is None,
+            nodes=nodes_of(self._source, truth.every.operators),
+            notices=(*self._notices, *result.notices),
+        )
+
+    def _library(self, folder: Path) -> Library:
+        written, options = self._settings.library, self._settings.options
+        if written is not None:
+            library = written_library(written, self._model, self._device)
+            self._notices += [str(each) for each in unused_backends(written)]
+            return library
+        self._progress("compiling the library")
+        self._partitioned = partition_network(
+            self._model, self._backends, options or ExportOptions(), self._progress
+        )
+        self._notices += self._partitioned.notices
+        path = folder / "library"
+        return compiled_library(self._model, self._partitioned, self._backends, path, options)
+
+    def _truth(self, library: Library, folder: Path, stack: contextlib.ExitStack) -> Reference:
+        settings = self._settings
+        roundings = _own_roundings(library, settings)
+        every = every_value(self._model, roundings)
+        own_states = _brings_states(self._inferences, self._states)
         selection = select_references(
-            reference, source, every, notices, own_states=_brings_states(chosen, first)
+            self._wanted, self._source, every, self._notices, own_states=own_states
         )
         stack.callback(selection.close)
-        layers = made.metadata["umakit"]["layers"]
-        if selection.name == CPU_KERNELS and all(each["where"] == "cpu" for each in layers):
-            notices += [] if is_other else [_of_umakit_alone(source)]
+        layers = library.metadata["umakit"]["layers"]
+        is_alone = selection.name == CPU_KERNELS and all(each["where"] == "cpu" for each in layers)
+        if is_alone and not self._rounds_otherwise:
+            self._notices.append(_of_umakit_alone(self._source))
         if every.changed:
-            notices.append(_rounding_notice(roundings, selection))
-        of_kernels = Tolerance(tolerance, integer_tolerance if is_other else 0)
-        truth = Reference(every, selection, folder, of_kernels, backends)
+            self._notices.append(_rounding_notice(roundings, selection))
+        lsb = settings.integer_tolerance if self._rounds_otherwise else 0
+        of_kernels = Tolerance(settings.tolerance, lsb)
+        return Reference(every, selection, folder, of_kernels, self._backends)
 
-        def compare(
-            tested: Library, program: str, inferences: Sequence[Mapping[str, Any]]
-        ) -> DiffResult:
-            progress("building the library")
-            session = LibraryUnderTest(
-                tested, truth, folder / program, allowed, machine,
-                designs, timeout,
-            )  # fmt: skip
-            with _wave_of_stop(session, wave, progress):
-                found = _run(session, truth, inferences, allowed, progress)
-            if found.blame is not None:
-                _write_wave(session, found.blame.layer.number, wave, progress)
-            return found
+    def _compared(
+        self,
+        library: Library,
+        program: Path,
+        truth: Reference,
+        inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
+    ) -> DiffResult:
+        self._progress("building the library")
+        settings = self._settings
+        allowed = Tolerance(settings.tolerance, settings.integer_tolerance)
+        session = LibraryUnderTest(
+            library, truth, program, allowed, self._device, self._designs, settings.timeout
+        )
+        try:
+            found = _run(session, inferences, self._progress)
+        except DeviceError as error:
+            if error.layer is not None and error.layer < len(session.layers):
+                self._write_wave(session, error.layer)
+            raise
+        if found.blame is not None:
+            self._write_wave(session, found.blame.layer.number)
+        return found
 
-        result = compare(made, "library_probe", chosen[:most])
-        if result.differs and keeps_results(made):
-            if library is not None:
-                notices.append(UNSEEN)
-            else:
-                progress("compiling a library whose layers store their results")
-                path = folder / "stored"
-                stored = compiled_library(
-                    model, partitioned, backends, path, storing(options, made)
-                )
-                result = _unhidden(result, compare(stored, "stored_probe", [result.inputs]))
-    return replace(
-        result, name=model.name, seeds=inputs is None, nodes=nodes_of(source, every.operators),
-        notices=(*notices, *result.notices),
-    )  # fmt: skip
+    def _write_wave(self, session: LibraryUnderTest, layer: int) -> None:
+        if self._settings.wave is not None:
+            self._progress("running again for the waveform")
+            session.write_wave(layer, self._settings.wave)
+
+    def _with_stored_results(
+        self, kept: DiffResult, library: Library, folder: Path, truth: Reference
+    ) -> DiffResult:
+        """Return the result for the same library with every layer storing its result.
+
+        Args:
+            kept: result for the library, whose layers keep their results in a scratchpad.
+        """
+        if self._partitioned is None:
+            self._notices.append(f"{UNREADABLE}: {INSTEAD}")
+            return kept
+        self._progress("compiling a library whose layers store their results")
+        options = storing(self._settings.options, library)
+        path = folder / "stored"
+        other = compiled_library(self._model, self._partitioned, self._backends, path, options)
+        stored = self._compared(other, folder / "stored_probe", truth, [kept.inputs])
+        if not stored.differs:
+            return replace(kept, notices=(*kept.notices, ALL_AGREE))
+        notice = f"{UNREADABLE}: this is the same library with every layer storing its result"
+        return replace(stored, inferences=kept.inferences, notices=(*stored.notices, notice))
+
+
+UNREADABLE = "results that stay in a scratchpad cannot be read"
+INSTEAD = "with --backend instead of --library, one whose layers store them is compiled"
+ALL_AGREE = "when every layer stores its result, all agree: look at what stays in the scratchpad"
 
 
 def _of_umakit_alone(source: Any) -> str:
@@ -225,75 +337,22 @@ def _check_runs_on(library: Library, designs: Sequence[Design]) -> None:
         )
 
 
-def _write_wave(
-    session: LibraryUnderTest,
-    layer: int,
-    wave: WaveFile | None,
-    progress: Callable[[str], None],
-) -> None:
-    if wave is not None:
-        progress("running again for the waveform")
-        session.write_wave(layer, wave)
-
-
-@contextlib.contextmanager
-def _wave_of_stop(
-    session: LibraryUnderTest, wave: WaveFile | None, progress: Callable[[str], None]
-) -> Iterator[None]:
-    try:
-        yield
-    except DeviceError as error:
-        if error.layer is not None and error.layer < len(session.layers):
-            _write_wave(session, error.layer, wave, progress)
-        raise
-
-
-UNSEEN = (
-    "results that stay in a scratchpad cannot be read: with --backend instead of --library, one "
-    "whose layers store them is compiled"
-)
-
-
-def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
-    """Return the result for a library whose layers keep their results in a scratchpad.
-
-    Args:
-        kept: result for that library.
-        stored: result for the same library with every layer storing its result.
-    """
-    if not stored.differs:
-        notice = (
-            "when every layer stores its result, all agree: look at what stays in the scratchpad"
-        )
-        return replace(kept, notices=(*kept.notices, notice))
-    notice = (
-        "results that stay in a scratchpad cannot be read: this is the same library with every "
-        "layer storing its result"
-    )
-    return replace(stored, inferences=kept.inferences, notices=(*stored.notices, notice))
-
-
-def _own_roundings(made: Library, library: Path | None, integer_tolerance: int) -> dict[str, str]:
+def _own_roundings(made: Library, settings: DiffSettings) -> dict[str, str]:
     """Return the accelerators' own roundings for the reference, by operator.
 
     With a tolerance, the model's own rounding is the reference.
 
-    Args:
-        made: the library under test.
-        library: path of a previously compiled library.
-        integer_tolerance: as in `diff_model`.
-
     Raises:
         InputError: the library was compiled before, so its C functions are not available.
     """
-    if integer_tolerance:
+    if settings.integer_tolerance:
         return {}
     roundings = {item.name: item.rounding for item in made.report.placements if item.rounding}
     functions = sorted({function_of(name) for name in roundings.values()} - {""})
-    if library is not None and functions:
+    if settings.library is not None and functions:
         raise InputError(
             f"{functions[0]} rounds layers of this library in a way of its own",
-            where=str(library),
+            where=str(settings.library),
             fix="compare with --backend instead of --library, or by LSB with --integer-tolerance",
         )
     return roundings
@@ -310,15 +369,6 @@ def _rounding_notice(roundings: Mapping[str, str], selection: Selection) -> str:
     )
 
 
-def _check(tolerance: float, integer_tolerance: int, most: int | None) -> None:
-    if not 0 <= tolerance < 1:
-        raise InputError(f"the tolerance is {tolerance:g}, it must be from 0 to below 1")
-    if integer_tolerance < 0:
-        raise InputError(f"the tolerance of integers is {integer_tolerance}, it must be 0 or more")
-    if most is not None and most < 1:
-        raise InputError(f"at most {most} inferences are none", fix="run at least one")
-
-
 def _brings_states(
     inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
     first: Mapping[str, npt.NDArray[Any]],
@@ -333,12 +383,11 @@ def _brings_states(
 
 def _run(
     tested: LibraryUnderTest,
-    truth: Reference,
     inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
-    tolerance: Tolerance,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> DiffResult:
     """Run inferences up to the first difference; pass on the reference's states."""
+    truth, tolerance = tested.reference, tested.tolerance
     states: dict[str, npt.NDArray[Any]] = {}
     worst: tuple[LayerResult, ...] = ()
     outputs: dict[str, TensorDifference] = {}
@@ -347,8 +396,7 @@ def _run(
     stops: dict[int, str] = {}
     for number, given in enumerate(inferences):
         progress(f"running inference {number}")
-        inputs = {**states, **given}
-        comparison = tested.run(inputs)
+        comparison = tested.run({**states, **given})
         reference = comparison.reference
         states = truth.next_states(reference)
         rewritten |= dict.fromkeys(reference.rewritten)
@@ -357,8 +405,6 @@ def _run(
             before = wrong.setdefault(each.operator.name, each)
             difference = worst_of(before.difference, each.difference)
             wrong[each.operator.name] = replace(each, difference=difference)
-        blame = find_blame(tested, truth, comparison, inputs, tolerance)
-        layers = layer_results(tested, truth, comparison)
         notices = [rewritten_notice(list(rewritten), truth.name)] if rewritten else []
         notices += stop_notices(stops, truth.name)
         result = DiffResult(
@@ -368,24 +414,22 @@ def _run(
             integer_tolerance=tolerance.lsb,
             inferences=number + 1,
             seeds=False,
-            layers=layers,
+            layers=comparison.layers,
             outputs=dict(comparison.outputs),
-            blame=blame,
-            inputs=dict(inputs),
+            blame=find_blame(tested, comparison),
+            inputs=dict(comparison.inputs),
             notices=tuple(notices),
             disagreements=tuple(wrong.values()),
         )
         if result.differs:
             return result
-        worst = _worst(worst, layers) if worst else layers
-        outputs = _worst_outputs(outputs, comparison)
+        layers = comparison.layers
+        worst = tuple(map(_worse, worst, layers)) if worst else layers
+        outputs |= {
+            name: worst_of(outputs[name], item) if name in outputs else item
+            for name, item in comparison.outputs.items()
+        }
     return replace(result, layers=worst, outputs=outputs)
-
-
-def _worst(
-    earlier: tuple[LayerResult, ...], new: tuple[LayerResult, ...]
-) -> tuple[LayerResult, ...]:
-    return tuple(_worse(*pair) for pair in zip(earlier, new, strict=True))
 
 
 def _worse(one: LayerResult, other: LayerResult) -> LayerResult:
@@ -396,12 +440,3 @@ def _worse(one: LayerResult, other: LayerResult) -> LayerResult:
     if run is not None and better.in_the_run is not None:
         run = worst_of(better.in_the_run, run)
     return replace(worse, own=worst_of(one.own, other.own), in_the_run=run)
-
-
-def _worst_outputs(
-    earlier: Mapping[str, TensorDifference], comparison: Comparison
-) -> dict[str, TensorDifference]:
-    return {
-        name: worst_of(earlier[name], item) if name in earlier else item
-        for name, item in comparison.outputs.items()
-    }

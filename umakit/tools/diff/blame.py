@@ -12,116 +12,53 @@ import numpy.typing as npt
 
 from umakit.partition.report import OperatorPlacement
 from umakit.testing.differences import Tolerance, distances
-from umakit.tools.diff.references import CPU_KERNELS
 from umakit.tools.diff.result import Blame, LayerResult
-from umakit.tools.diff.session import Comparison, LibraryUnderTest, TensorComparison
-from umakit.tools.diff.truth import Reference
+from umakit.tools.diff.session import Comparison, LibraryUnderTest
+from umakit.tools.diff.values import EveryValue
 
 Array = npt.NDArray[Any]
 
 
-def layer_results(
-    tested: LibraryUnderTest, truth: Reference, comparison: Comparison
-) -> tuple[LayerResult, ...]:
-    """Return the results of all layers, in execution order."""
-    return tuple(
-        _layer_result(tested, truth, comparison, number) for number in range(len(tested.layers))
-    )
-
-
-def _layer_result(
-    tested: LibraryUnderTest, truth: Reference, comparison: Comparison, number: int
-) -> LayerResult:
-    layer = tested.layers[number]
-    tensors = [tensor for tensor in comparison.tensors if tensor.layer == number]
-    worst = max(tensors, key=lambda tensor: tensor.own.differing, default=None)
-    reference = ""
-    if worst is not None:
-        reference = comparison.reference.origins.get(worst.value, CPU_KERNELS)
-    return LayerResult(
-        number=number,
-        name=layer["name"],
-        where=layer["where"],
-        operators=tuple(tested.operators[row] for row in layer["operators"]),
-        output=worst.c_name if worst else "",
-        shape=worst.got.shape if worst else (),
-        dtype=str(worst.got.dtype) if worst else "",
-        reference=reference,
-        own=worst.own if worst else None,
-        in_the_run=worst.in_the_run if worst else None,
-        damaged=comparison.damaged.get(number, ()),
-        not_compared="" if worst else tested.why_not_compared(number),
-        identity=tested.identities[number],
-    )
-
-
-def find_blame(
-    tested: LibraryUnderTest,
-    truth: Reference,
-    comparison: Comparison,
-    inputs: Mapping[str, Array],
-    tolerance: Tolerance,
-) -> Blame | None:
+def find_blame(tested: LibraryUnderTest, comparison: Comparison) -> Blame | None:
     """Return the first layer that is wrong with correct inputs; None if there is none."""
-    for number in range(len(tested.layers)):
-        layer = _layer_result(tested, truth, comparison, number)
-        if layer.agrees:
-            continue
-        tensor = next(
-            (t for t in comparison.tensors if (t.layer, t.c_name) == (number, layer.output)), None
-        )
-        if tensor is None or tensor.own.agrees:
-            return _damage(tested, layer, tensor, comparison)
-        return _wrong(tested, truth, comparison, layer, tensor, inputs, tolerance)
-    return None
+    wrong = next((layer for layer in comparison.layers if not layer.agrees), None)
+    if wrong is None:
+        return None
+    if wrong.own is None or wrong.own.agrees:
+        return _damage(tested, wrong, comparison)
+    return _wrong(tested, wrong, comparison)
 
 
-def _damage(
-    tested: LibraryUnderTest,
-    layer: LayerResult,
-    tensor: TensorComparison | None,
-    comparison: Comparison,
-) -> Blame:
+def _damage(tested: LibraryUnderTest, layer: LayerResult, comparison: Comparison) -> Blame:
     """Return the blame of a layer that damaged other memory despite a correct result."""
-    got = tensor.got if tensor else np.zeros(0, np.uint8)
-    wanted = comparison.reference.values[tensor.value] if tensor else got
+    wanted = layer.got if layer.value is None else comparison.reference.values[layer.value]
     overlap = overlapping(tested.pools, layer.number)
-    return Blame(layer, layer.operators, False, (), _damage_text(layer), overlap, got, wanted)
+    return Blame(layer, layer.operators, False, (), _damage_text(layer), overlap, layer.got, wanted)
 
 
 def _damage_text(layer: LayerResult) -> str:
     return f"it changed what is not its own: {', '.join(layer.damaged)}" if layer.damaged else ""
 
 
-def _wrong(
-    tested: LibraryUnderTest,
-    truth: Reference,
-    comparison: Comparison,
-    layer: LayerResult,
-    tensor: TensorComparison,
-    inputs: Mapping[str, Array],
-    tolerance: Tolerance,
-) -> Blame:
-    wanted = comparison.reference.values[tensor.value]
-    explanation = explain(tensor.got, wanted, tolerance)
+def _wrong(tested: LibraryUnderTest, layer: LayerResult, comparison: Comparison) -> Blame:
+    assert layer.value is not None
+    every, wanted = tested.reference.every, comparison.reference.values[layer.value]
+    explanation = explain(layer.got, wanted, tested.tolerance)
     sentences = [text for text in (explanation, _damage_text(layer)) if text]
-    rows = set(tested.layers[layer.number]["operators"])
-    row = _first_shared(truth, comparison, rows, tensor)
-    before = _unknown_layers(tested, layer.number)
-    also: tuple[OperatorPlacement, ...] = before
+    row = _first_shared(comparison, set(tested.layers[layer.number]["operators"]), layer.value[0])
+    also = _unknown_layers(tested, layer.number)
     if row is not None:
-        unknown = _unknown_rows(truth, comparison, row)
-        also = (*before, *(truth.every.operators[number] for number in unknown))
+        also += tuple(every.operators[number] for number in _unknown_rows(every, comparison, row))
     return Blame(
         layer=layer,
-        operators=layer.operators if row is None else (truth.every.operators[row],),
+        operators=layer.operators if row is None else (every.operators[row],),
         shared=row is not None,
         also=also,
         explanation="; ".join(sentences),
         overlap=overlapping(tested.pools, layer.number),
-        got=tensor.got,
+        got=layer.got,
         wanted=wanted,
-        inputs=_inputs(tested, comparison, layer.number, inputs),
+        inputs=_inputs(tested, comparison, layer.number),
     )
 
 
@@ -146,29 +83,26 @@ def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
     return ""
 
 
-def _first_shared(
-    truth: Reference, comparison: Comparison, rows: set[int], tensor: TensorComparison
-) -> int | None:
-    """Return the first operator of a layer that umakit's CPU kernels compute wrong too."""
+def _first_shared(comparison: Comparison, rows: set[int], last: int) -> int | None:
+    """Return the first operator of a layer that umakit's CPU kernels compute wrong too.
+
+    Args:
+        rows: rows of the layer's operators.
+        last: row of the layer's result in the reference.
+    """
     wrong = {v[0] for v, item in comparison.reference.shared.items() if not item.agrees}
-    inside = _rows_inside(truth, rows, tensor)
+    # If backend passes changed the network, only the layer's end is known.
+    inside = rows | {last} if max(rows, default=last) == last else {last}
     return min(wrong & inside, default=None)
 
 
-def _rows_inside(truth: Reference, rows: set[int], tensor: TensorComparison) -> set[int]:
-    last = max(rows, default=tensor.value[0])
-    if last == tensor.value[0]:
-        return rows | {tensor.value[0]}
-    return {tensor.value[0]}  # backend passes changed the network: only the layer's end is known
-
-
-def _unknown_rows(truth: Reference, comparison: Comparison, row: int) -> list[int]:
+def _unknown_rows(every: EveryValue, comparison: Comparison, row: int) -> list[int]:
     """Return the operators before a row without values of the independent runtime."""
     independent = {value[0] for value in comparison.reference.origins}
     found: set[int] = set()
     open_rows = [row]
     while open_rows:
-        for source in truth.every.reads.get(open_rows.pop(), frozenset()):
+        for source in every.reads.get(open_rows.pop(), frozenset()):
             if source not in independent and source not in found:
                 found.add(source)
                 open_rows.append(source)
@@ -192,15 +126,13 @@ def _unknown_layers(tested: LibraryUnderTest, number: int) -> tuple[OperatorPlac
     return tuple(tested.operators[row] for row in rows if row not in own)
 
 
-def _inputs(
-    tested: LibraryUnderTest, comparison: Comparison, number: int, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
+def _inputs(tested: LibraryUnderTest, comparison: Comparison, number: int) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for name in tested.layers[number]["inputs"]:
         if name in tested.values:
             arrays[name] = comparison.reference.fed[tested.values[name]]
-        elif name in inputs:
-            arrays[name] = inputs[name]
+        elif name in comparison.inputs:
+            arrays[name] = comparison.inputs[name]
     return arrays
 
 

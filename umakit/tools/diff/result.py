@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from umakit.files.npz import npz_bytes
@@ -17,6 +18,7 @@ from umakit.files.staging import write_file
 from umakit.partition.report import OffloadReport, OperatorPlacement
 from umakit.testing.differences import TensorDifference
 from umakit.text.identities import LayerIdentity
+from umakit.tools.diff.values import Value
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +43,8 @@ class LayerResult:
         reference: origin of the reference value, a name of `REFERENCES`; empty if there is none.
         own: difference of this layer's result with the reference's values as inputs.
         in_the_run: difference in a run of the whole library, including errors of earlier layers.
+        value: value of the network in the tensor; None if it cannot be compared.
+        got: the tensor, computed from the reference's values.
         damaged: descriptions of memory that the layer must not modify but did.
         not_compared: reason for not comparing the layer; empty if compared.
         identity: identity of the layer in terms of the model.
@@ -50,12 +54,14 @@ class LayerResult:
     name: str
     where: str
     operators: tuple[OperatorPlacement, ...]
-    output: str
-    shape: tuple[int, ...]
-    dtype: str
-    reference: str
-    own: TensorDifference | None
-    in_the_run: TensorDifference | None
+    output: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    reference: str = ""
+    own: TensorDifference | None = None
+    in_the_run: TensorDifference | None = None
+    value: Value | None = None
+    got: Array = field(default_factory=lambda: np.zeros(0, np.uint8), repr=False, compare=False)
     damaged: tuple[str, ...] = ()
     not_compared: str = ""
     identity: LayerIdentity | None = None

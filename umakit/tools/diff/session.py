@@ -31,7 +31,8 @@ from umakit.library.identities import identities_of
 from umakit.partition.layouts.operators import OTHER_NAMES
 from umakit.partition.report import OperatorPlacement
 from umakit.testing.differences import TensorDifference, Tolerance, compare
-from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
+from umakit.tools.diff.references import CPU_KERNELS
+from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED, LayerResult
 from umakit.tools.diff.truth import Reference, ReferenceValues, typed
 from umakit.tools.diff.values import Value
 
@@ -42,41 +43,20 @@ MOVES = {"permute_dims", "reshape", "squeeze", "expand_dims", "layout_transform"
 
 
 @dataclass(frozen=True)
-class TensorComparison:
-    """The comparison of a layer's tensor with the reference.
-
-    Attributes:
-        layer: number of the layer.
-        c_name: C name of the tensor.
-        value: value of the network in the tensor.
-        got: result of the layer with the reference's inputs.
-        own: difference of that result.
-        in_the_run: difference in the run of the whole library.
-    """
-
-    layer: int
-    c_name: str
-    value: Value
-    got: Array
-    own: TensorDifference
-    in_the_run: TensorDifference
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The comparison of one inference.
 
     Attributes:
-        tensors: all comparable tensors, in execution order.
-        damaged: descriptions of memory that a layer must not modify but did, by layer.
+        layers: results of all layers, in execution order.
         outputs: differences of the network's outputs by name.
         reference: the reference values.
+        inputs: arrays by name of the network's input.
     """
 
-    tensors: tuple[TensorComparison, ...]
-    damaged: Mapping[int, tuple[str, ...]]
+    layers: tuple[LayerResult, ...]
     outputs: Mapping[str, TensorDifference]
     reference: ReferenceValues
+    inputs: Mapping[str, Array]
 
 
 class LibraryUnderTest:
@@ -107,10 +87,9 @@ class LibraryUnderTest:
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
         description = library.metadata["umakit"]
         self.layers: Sequence[Mapping[str, Any]] = description["layers"]
-        self.identities = identities_of(description)
+        self._identities = identities_of(description)
         self.pools: Sequence[Mapping[str, Any]] = description["memory"]["pools"]
-        self._reference = reference
-        self._tolerance = tolerance
+        self.reference, self.tolerance = reference, tolerance
         self._outputs = description["outputs"]
         self._inputs = [(item["name"], item["c_name"]) for item in description["inputs"]]
         self._probe = Probe(description, library.path, program, device, designs=designs)
@@ -118,12 +97,11 @@ class LibraryUnderTest:
         self._timeout = timeout
         self._last: tuple[Mapping[str, Array], Mapping[str, Array]] = {}, {}
         self._axes: dict[str, tuple[int, ...]] = {}
-        every = self._reference.every.operators
+        every = self.reference.every.operators
         self._rows = _matching_rows(self.operators, every)
         self.values = self._values()
 
-    def why_not_compared(self, number: int) -> str:
-        """Return the reason for not comparing a layer without a reference value."""
+    def _why_not_compared(self, number: int) -> str:
         layer = self.layers[number]
         if not layer["outputs"]:
             return STAYS
@@ -138,25 +116,18 @@ class LibraryUnderTest:
             DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
         reference = _with_inputs(
-            self._reference.run(inputs), self._reference.name, self._inputs, inputs
+            self.reference.run(inputs), self.reference.name, self._inputs, inputs
         )
         self._last = inputs, {}
         free = self._probe.run(inputs, {}, self._timeout)
         forced = {n: self._stored(n, reference.fed[v]) for n, v in self.values.items()}
         self._last = inputs, forced
         fed = self._probe.run(inputs, forced, self._timeout)
-        tensors = tuple(
-            self._compared(number, name, fed[number], free[number], reference)
-            for number, layer in enumerate(self.layers)
-            for name in layer["outputs"]
-            if name in self.values
+        layers = tuple(
+            self._layer(number, fed[number], free[number], reference)
+            for number in range(len(self.layers))
         )
-        damaged = {
-            number: tuple(dict.fromkeys([*one.damaged, *other.damaged]))
-            for number, (one, other) in enumerate(zip(free, fed, strict=True))
-            if one.damaged or other.damaged
-        }
-        return Comparison(tensors, damaged, self._final(free, reference), reference)
+        return Comparison(layers, self._final(free, reference), reference, inputs)
 
     def write_wave(self, number: int, file: WaveFile) -> None:
         """Repeat the last run of a design up to a layer, and write the waveform of this layer.
@@ -171,16 +142,50 @@ class LibraryUnderTest:
         """
         self._waves.write(number, file, *self._last, self._timeout)
 
+    def _layer(
+        self, number: int, fed: LayerTrace, free: LayerTrace, reference: ReferenceValues
+    ) -> LayerResult:
+        """Return the result of a layer, with the worst of its tensors."""
+        layer = self.layers[number]
+        plain = LayerResult(
+            number,
+            layer["name"],
+            layer["where"],
+            tuple(self.operators[row] for row in layer["operators"]),
+            damaged=tuple(dict.fromkeys([*free.damaged, *fed.damaged])),
+            identity=self._identities[number],
+        )
+        found: LayerResult | None = None
+        for name in layer["outputs"]:
+            if name in self.values:
+                other = self._compared(plain, name, fed, free, reference)
+                is_worse = found is None or _differing(other) > _differing(found)
+                found = other if is_worse else found
+        return found or replace(plain, not_compared=self._why_not_compared(number))
+
     def _compared(
-        self, number: int, name: str, fed: LayerTrace, free: LayerTrace, reference: ReferenceValues
-    ) -> TensorComparison:
+        self,
+        layer: LayerResult,
+        name: str,
+        fed: LayerTrace,
+        free: LayerTrace,
+        reference: ReferenceValues,
+    ) -> LayerResult:
         value = self.values[name]
         wanted, in_the_run = reference.values[value], reference.in_the_run[value]
         got = self._in_order_of_model(name, fed.outputs[name], wanted)
-        loose = self._tolerance.added_up(number + 1)
         run = self._in_order_of_model(name, free.outputs[name], wanted)
-        own = compare(got, wanted, self._tolerance)
-        return TensorComparison(number, name, value, got, own, compare(run, in_the_run, loose))
+        return replace(
+            layer,
+            output=name,
+            shape=got.shape,
+            dtype=str(got.dtype),
+            reference=reference.origins.get(value, CPU_KERNELS),
+            own=compare(got, wanted, self.tolerance),
+            in_the_run=compare(run, in_the_run, self.tolerance.added_up(layer.number + 1)),
+            value=value,
+            got=got,
+        )
 
     def _stored(self, name: str, array: Array) -> Array:
         """Return an array of the model in the axis order of the library's tensor."""
@@ -200,7 +205,7 @@ class LibraryUnderTest:
     ) -> dict[str, TensorDifference]:
         """Return the differences of outputs; rounding errors of layers add up."""
         raw = {name: data for trace in traces for name, data in trace.outputs.items()}
-        loose = self._tolerance.added_up(len(self.layers))
+        loose = self.tolerance.added_up(len(self.layers))
         differences = {}
         for item in self._outputs:
             wanted = reference.outputs.get(item["name"])
@@ -211,7 +216,7 @@ class LibraryUnderTest:
         return differences
 
     def _values(self) -> dict[str, Value]:
-        every, rows = self._reference.every, self._rows
+        every, rows = self.reference.every, self._rows
         last = {
             max(item["operators"]): n for n, item in enumerate(self.layers) if item["operators"]
         }
@@ -232,7 +237,7 @@ class LibraryUnderTest:
         return {
             name: value
             for name, value in values.items()
-            if value[0] < 0 or sizes[name] == self._reference.size_of(value)
+            if value[0] < 0 or sizes[name] == self.reference.size_of(value)
         }
 
 
@@ -304,6 +309,10 @@ def _name_in_any_layout(operator: OperatorPlacement) -> str:
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
     """Whether results have the same shape and dtype, if the reports contain them."""
     return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
+
+
+def _differing(layer: LayerResult) -> int:
+    return 0 if layer.own is None else layer.own.differing
 
 
 Arrays = Mapping[str, npt.NDArray[Any]]
