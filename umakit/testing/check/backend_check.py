@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,8 +36,8 @@ SECONDS = 600.0
 """Limit of processor time of a check in seconds. A usual check takes a fraction of the limit, so
 that slower machines run the same layers."""
 
-PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
-"""Share of the time for varied programs, and their maximum number per drawn layer."""
+PROGRAMS_SHARE = 0.25
+"""Share of the time for varied programs."""
 
 MOST_GROUPS = 3
 """Number of reduced groups of failures per pattern: further groups usually share a cause."""
@@ -93,43 +93,16 @@ def check_backend(
     machine = find_device(device)
     check_ports([backend], machine)
     registers = None if operators or not machine.is_host else _registers(backend, machine, tell)
+    if least_draws is None:
+        least_draws = DRAWS if machine.is_host and not machine.runs_rtl else 0
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, device)
         chosen = _chosen(session.claims, operators)
-        report.operators = {name: Counts() for name in chosen}
-        if least_draws is None:
-            least_draws = DRAWS if machine.is_host and not machine.runs_rtl else 0
         plan = Plan(session.claims, chosen, seed, draws, least_draws)
-        report.covers = plan.covers
         run = _Run(report, plan, session, seconds, tell)
         with Workers(session, jobs, folder, device) as workers:
-            for cases, outcome in workers.outcomes(run.batches()):
-                run.note(cases, outcome)
-                if machine.runs_rtl and not operators and run.is_first and not report.failures:
-                    left = max(0.0, seconds - run.seconds)
-                    share = min(left, seconds * PROGRAMS_SHARE)
-                    most = (plan.draws or DRAWS) * PROGRAMS_PER_DRAW
-                    wanted = Wanted(seed, max(seconds * PROGRAMS_SHARE / 2, share), most)
-                    report.add_programs(_programs(session, chosen, folder, wanted, tell))
-        report.needed = plan.needed or 0
-        report.unfinished = run.unfinished
-        groups = groups_of(report.failures, run.right, plan.covers)
-        _reduce(
-            report,
-            groups,
-            lambda group, seconds, tell: reduced(group, run.behind, session, seconds, tell),
-            max(LEAST_SECONDS, seconds - run.seconds),
-            tell,
-        )
-        if run.right and not report.failures:
-            tell("next to another accelerator")
-            beside = folder / "beside"
-            report.failures = fails_beside_another(backend, run.right[::-1], beside, machine)
-    report.failures += [
-        _undrawn(claim) for name, claim in session.claims.items()
-        if name in chosen and claim.drawing is None
-    ]  # fmt: skip
-    _add_what_never_ran(report)
+            run.all(workers, folder, has_programs=machine.runs_rtl and not operators)
+        run.finish(folder / "beside", machine)
     if registers is not None:
         report.add_registers(registers)
     report.seconds = processor_seconds() - started
@@ -149,7 +122,6 @@ class _Run:
     Attributes:
         seconds: processor time of all finished batches.
         right: cases that ran on the accelerator without a failure.
-        is_first: whether only one batch has finished.
     """
 
     def __init__(
@@ -158,10 +130,28 @@ class _Run:
         self._report, self._plan, self._session, self._tell = report, plan, session, tell
         self._most, self.seconds, self._done = seconds, 0.0, 0
         self.right: list[Case] = []
-        self.is_first = self._is_over = False
+        self._is_over = False
         self._failed_in: dict[str, list[Case]] = {}
+        report.operators = {name: Counts() for name in plan.names}
+        report.covers = plan.covers
 
-    def batches(self) -> Iterator[Cases]:
+    def all(self, workers: Workers, folder: Path, *, has_programs: bool) -> None:
+        """Run all batches, and varied programs after a first batch without failures.
+
+        Args:
+            folder: folder for files.
+            has_programs: whether varied programs run.
+        """
+        report, plan = self._report, self._plan
+        for cases, outcome in workers.outcomes(self._batches()):
+            is_first = not self._done
+            self._note(cases, outcome)
+            if has_programs and is_first and not report.failures:
+                wanted = Wanted(report.seed, self._seconds_of_programs, plan.programs)
+                found = _programs(self._session, plan.names, folder, wanted, self._tell)
+                report.add_programs(found)
+
+    def _batches(self) -> Iterator[Cases]:
         """Yield batches until all have begun or the time is over."""
         self._tell("looking for layers with every value that the patterns accept")
         for cases in self._plan.batches():
@@ -171,7 +161,7 @@ class _Run:
             yield cases
 
     @property
-    def unfinished(self) -> str:
+    def _unfinished(self) -> str:
         """Sentence with the reason for missing layers of the plan; empty if all have run."""
         draws = self._plan.draws
         if not self._is_over or not self._done:
@@ -182,10 +172,9 @@ class _Run:
             f"--seconds {math.ceil(enough / 10) * 10} runs about all of them"
         )
 
-    def note(self, cases: Cases, outcome: Outcome) -> None:
+    def _note(self, cases: Cases, outcome: Outcome) -> None:
         """Count a finished batch."""
         report, claims = self._report, self._session.claims
-        self.is_first = not self._done
         self._done += len(cases)
         self.seconds += outcome.seconds
         wrong = {str(each.case) for each in outcome.failures}
@@ -202,7 +191,68 @@ class _Run:
         of_all = f" of {self._plan.draws}" if self._plan.draws > self._done else ""
         self._tell(f"{self._done}{of_all} layers")
 
-    def behind(self, case: Case) -> list[Case]:
+    @property
+    def _seconds_of_programs(self) -> float:
+        """Processor time for varied programs: a share of the whole, less if little time is left."""
+        share = self._most * PROGRAMS_SHARE
+        return max(share / 2, min(share, self._most - self.seconds))
+
+    def finish(self, folder: Path, device: Device) -> None:
+        """Reduce the failures, run layers next to another accelerator, and note what did not run.
+
+        Args:
+            folder: folder for files, which does not exist.
+            device: device for the libraries.
+        """
+        report, claims = self._report, self._session.claims
+        report.needed, report.unfinished = self._plan.needed or 0, self._unfinished
+        groups = groups_of(report.failures, self.right, self._plan.covers)
+        self._reduce(groups, max(LEAST_SECONDS, self._most - self.seconds))
+        if self.right and not report.failures:
+            self._tell("next to another accelerator")
+            backend, right = self._session.backend, self.right[::-1]
+            report.failures = fails_beside_another(backend, right, folder, device)
+        drawn = (claims[name] for name in self._plan.names)
+        report.failures += [_undrawn(claim) for claim in drawn if claim.drawing is None]
+        _add_what_never_ran(report)
+
+    def _reduce(self, groups: Sequence[Group], seconds: float) -> None:
+        """Replace failures by one reduced failure per group, up to `MOST_GROUPS` a pattern.
+
+        Groups with the same cause keep only the simplest case. If one layer of a chain fails alone,
+        the failure belongs to that layer's pattern.
+
+        Args:
+            groups: groups of all failures.
+            seconds: total processor time.
+        """
+        report = self._report
+        for counts in report.operators.values():
+            counts.failed = 0
+        report.failures = []
+        of_pattern = Counter(group.failures[0].pattern for group in groups)
+        total = sum(min(count, MOST_GROUPS) for count in of_pattern.values())
+        done: Counter[str] = Counter()
+        for group in groups:
+            failure = group.failures[0]
+            if done[failure.pattern] < MOST_GROUPS:
+                done[failure.pattern] += 1
+                start = f"reducing failure {sum(done.values())} of {total}: "
+                self._tell(f"{start}{failure.pattern}")
+                time = seconds / min(len(groups), MOST_GROUPS)
+
+                def told(text: str, start: str = start) -> None:
+                    self._tell(f"{start}{text}")
+
+                failure = reduced(group, self._behind, self._session, time, told)
+                alike = (each for each in report.failures if is_same_cause(each, failure))
+                same = next(alike, failure)
+                if same is not failure:
+                    report.failures.remove(same)
+                report.failures.append(min(same, failure, key=lambda each: len(str(each.case))))
+            report.operators.setdefault(failure.pattern, Counts()).failed += len(group.failures)
+
+    def _behind(self, case: Case) -> list[Case]:
         """Return the cases that ran before a failing case in its library."""
         texts = [str(each) for each in self._failed_in.get(str(case), [])]
         place = texts.index(str(case)) if str(case) in texts else 0
@@ -388,50 +438,6 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
     report.failures += outcome.failures
     for case, predicted, simulated in outcome.cycles:
         report.cycles.add(case, predicted, simulated)
-
-
-def _reduce(
-    report: CheckReport,
-    groups: Sequence[Group],
-    reduce: Callable[[Group, float, Tell], Failure],
-    seconds: float,
-    tell: Tell,
-) -> None:
-    """Replace failures by one reduced failure per group, up to `MOST_GROUPS` a pattern.
-
-    Groups with the same cause keep only the simplest case. If one layer of a chain fails alone, the
-    failure belongs to that layer's pattern.
-
-    Args:
-        report: receives the failures and their numbers.
-        groups: groups of all failures.
-        reduce: group, processor time, `tell` -> failure.
-        seconds: total processor time.
-        tell: called with the progress.
-    """
-    for counts in report.operators.values():
-        counts.failed = 0
-    report.failures = []
-    of_pattern = Counter(group.failures[0].pattern for group in groups)
-    total = sum(min(count, MOST_GROUPS) for count in of_pattern.values())
-    done: Counter[str] = Counter()
-    for group in groups:
-        failure = group.failures[0]
-        if done[failure.pattern] < MOST_GROUPS:
-            done[failure.pattern] += 1
-            start = f"reducing failure {sum(done.values())} of {total}: "
-            tell(f"{start}{failure.pattern}")
-            time = seconds / min(len(groups), MOST_GROUPS)
-
-            def told(text: str, start: str = start) -> None:
-                tell(f"{start}{text}")
-
-            failure = reduce(group, time, told)
-            same = next((each for each in report.failures if is_same_cause(each, failure)), failure)
-            if same is not failure:
-                report.failures.remove(same)
-            report.failures.append(min(same, failure, key=lambda each: len(str(each.case))))
-        report.operators.setdefault(failure.pattern, Counts()).failed += len(group.failures)
 
 
 def _add_what_never_ran(report: CheckReport) -> None:

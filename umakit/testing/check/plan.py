@@ -95,6 +95,8 @@ def _patterns(cases: Iterable[Case]) -> set[str]:
 DRAWS = 1000
 """Number of layers of a check, unless values and limits need more."""
 
+PROGRAMS_PER_DRAW = 5
+
 BATCH, FIRST_BATCH = 100, 20
 """Number of cases of a library, and of the first library, which shows general failures early."""
 
@@ -121,6 +123,7 @@ class Plan:
         least: number of layers if `draws` is None.
 
     Attributes:
+        names: names of the claims to check.
         covers: coverage of each drawable claim, by name.
         needed: number of layers for every value and limit; None before they are made.
     """
@@ -134,6 +137,7 @@ class Plan:
         least: int = DRAWS,
     ) -> None:
         self._claims, self._given, self._least = claims, draws, least
+        self.names = names
         self._random = np.random.default_rng(seed)
         drawable = [name for name in names if claims[name].drawing is not None]
         self.covers = {name: Cover(claims[name], self._of(seed, name)) for name in drawable}
@@ -151,6 +155,11 @@ class Plan:
     @property
     def draws(self) -> int:
         return self._given or max(self._least, self.needed or 0)
+
+    @property
+    def programs(self) -> int:
+        """Maximum number of varied programs."""
+        return (self.draws or DRAWS) * PROGRAMS_PER_DRAW
 
     def cases(self) -> Iterator[Drawn]:
         count = 0
