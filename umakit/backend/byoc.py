@@ -116,7 +116,6 @@ def build_function(function: tvm_api.Function, backend: Backend) -> tvm_api.Node
 
 
 def _as_model(symbol: str, function: tvm_api.Function, target: str) -> Model:
-    """Return a model whose `main` only calls the accelerator function."""
     if str(tvm_api.function_attribute(function, "Codegen") or target) != target:
         raise BackendError("the function belongs to another backend", where=symbol)
     builder = tvm_api.relax.BlockBuilder()
@@ -137,7 +136,6 @@ def _as_model(symbol: str, function: tvm_api.Function, target: str) -> Model:
 
 @functools.cache
 def _work_folder() -> Path:
-    """Return a folder for shared objects that is deleted when the process ends."""
     temporary = tempfile.TemporaryDirectory(prefix="umakit-byoc-")
     atexit.register(temporary.cleanup)
     return Path(temporary.name)

@@ -131,8 +131,7 @@ def locate_backend(name_or_path: str | os.PathLike[str], base: Path = Path()) ->
     if not owners:
         names = ", ".join(sorted({source.name for source in list_backends()}))
         raise BackendError(
-            f"there is no backend {text!r}",
-            fix=f"known backends are {names}; a path works too",
+            f"there is no backend {text!r}", fix=f"known backends are {names}; a path works too"
         )
     owner = owners[0]
     return LocatedBackend(
@@ -192,7 +191,6 @@ def _alone(load: Callable[[], UMABackend]) -> UMABackend:
 
 
 def _load_source(source: BackendSource) -> UMABackend:
-    """Load a backend of umakit itself or of an entry point."""
     if source.entry_point is not None:
         return _load_entry_point(source.entry_point)
     name = f"umakit.backends.{source.name}.backend"
@@ -242,7 +240,6 @@ def _import(load: Callable[[], T], where: str) -> T:
 
 
 def _with_line(error: UmakitError, folder: str) -> UmakitError:
-    """Add the backend's source line to an error that names no line or file."""
     if LINE.search(str(error)) or (error.where and Path(error.where).exists()):
         return error
     frames = traceback.extract_tb(error.__traceback__)
@@ -255,7 +252,6 @@ def _with_line(error: UmakitError, folder: str) -> UmakitError:
 
 
 def _is_of_python(frame: traceback.FrameSummary) -> bool:
-    """Return whether a frame is in the import system or Python's standard library."""
     library = f"{sysconfig.get_path('stdlib')}{os.sep}"
     is_package = "site-packages" in frame.filename or "dist-packages" in frame.filename
     return "<frozen" in frame.filename or (frame.filename.startswith(library) and not is_package)

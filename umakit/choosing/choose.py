@@ -108,8 +108,6 @@ def _in_orders(
     export: Export,
     progress: Callable[[str], None],
 ) -> list[_Way]:
-    """Return the network partitioned in different orders of accelerators, the user's order
-    first."""
     orders = _orders(backends)
     ways: list[_Way] = []
     for number, order in enumerate(orders, start=1):
@@ -152,7 +150,6 @@ def _alike(one: Partitioned, other: Partitioned) -> bool:
 
 
 def _first_choices(backends: Sequence[Backend], ways: Sequence[_Way]) -> tuple[TakenLayer, ...]:
-    """Return the layers that each accelerator takes when it comes first."""
     found: list[TakenLayer] = []
     for backend in backends:
         way = next(way for way in ways if way.order[0] is backend)
@@ -212,7 +209,6 @@ def _shares(cycles: int, work: Mapping[Key, int]) -> dict[Key, int]:
 
 
 def _compared(ways: Sequence[_Way], costs: LayerCosts) -> Comparison:
-    """Return the costs of all ways, including the cheapest."""
     unknown = {
         key
         for way in ways
@@ -229,13 +225,7 @@ def _compared(ways: Sequence[_Way], costs: LayerCosts) -> Comparison:
 
 
 def _whole(way: _Way, costs: LayerCosts, unknown: set[Key]) -> Whole:
-    """Return the cost of a way.
-
-    Args:
-        way: the way.
-        costs: CPU costs of operators.
-        unknown: operators without known cycles in any of the ways.
-    """
+    """Return the cost of a way."""
     taken = way.layers.taken
     known = {key for layer in taken if layer.cycles is not None for key in layer.operators}
     rows = zip(way.partitioned.report.placements, way.partitioned.keys, strict=True)
@@ -257,7 +247,6 @@ def _whole(way: _Way, costs: LayerCosts, unknown: set[Key]) -> Whole:
 
 
 def _described(taken: Partitioned, each: Partitioned, comparison: Comparison) -> Partitioned:
-    """Add the costs of layers and the comparison to the report of a network."""
     decisions = {
         key: row.decision
         for row, key in zip(each.report.placements, each.keys, strict=True)
@@ -335,13 +324,11 @@ def cycles_of_layers(partitioned: Partitioned, export: Export) -> Layers:
 
 
 def _known(counted: int | None, predicted: int | None) -> tuple[int | None, Source]:
-    """Return the cycles of a layer and their source."""
     if counted is not None:
         return counted, "measured"
     return predicted, "unknown" if predicted is None else "predicted"
 
 
 def _keys(partitioned: Partitioned, rows: tuple[int, ...]) -> tuple[Key, ...]:
-    """Return the keys of rows of the offload report, without added operators."""
     found = (partitioned.keys[row] for row in rows)
     return tuple(key for key in found if key is not None)

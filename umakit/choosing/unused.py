@@ -51,13 +51,8 @@ def with_advice(
 
 
 def _advice(
-    backend: Backend,
-    reason: str,
-    model: Model,
-    backends: Sequence[Backend],
-    options: ExportOptions,
+    backend: Backend, reason: str, model: Model, backends: Sequence[Backend], options: ExportOptions
 ) -> str:
-    """Return the first change that offloads an operator, or a pointer to the patterns."""
     tried = _ways(backend, model, backends, options)
     found = next(
         (fix for fix, module, order, keep in tried if _takes(backend, module, order, keep)), ""
@@ -68,7 +63,6 @@ def _advice(
 def _ways(
     backend: Backend, model: Model, backends: Sequence[Backend], options: ExportOptions
 ) -> Iterator[tuple[str, tvm_api.IRModule, Sequence[Backend], bool]]:
-    """Yield advice with the network, order and layout to verify it."""
     name, keep = backend.target_name, options.keep_layout
     others = [each for each in backends if each is not backend]
     if keep:
@@ -119,7 +113,6 @@ def _larger(backend: Backend, reason: str) -> str:
 
 
 def _quantized(backend: Backend, model: Model) -> str:
-    """Return the advice to quantize a float network for an integer-only accelerator."""
     found = {
         tvm_api.operator_name(each.value) for each in tvm_api.bindings_of(model.module["main"])
     }
@@ -138,7 +131,6 @@ def _quantized(backend: Backend, model: Model) -> str:
 
 
 def _patterns(backend: Backend) -> str:
-    """Return the location of the deciding patterns."""
     places = [each.place for each in backend.patterns if each.place]
     place = places[0] if places else short_path(backend.folder)
     return f"`uma partition` lists the reason of each operator, which the patterns decide ({place})"

@@ -201,7 +201,6 @@ def _is_changed(folder: Path, path: str, digest: str | None) -> bool:
 
 
 def _in_the_way(folder: Path, path: str, content: bytes) -> bool:
-    """Whether a path exists with other content than will be written."""
     if not _is_plain(folder, path):
         return _first_no_folder(folder, path) is not None
     return (folder / path).read_bytes() != content
@@ -236,7 +235,6 @@ def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | 
 
 
 def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> None:
-    """Refuse an output that is an input, contains one, or lies in an input folder."""
     place = Path(os.path.realpath(output))
     is_output, real = _same_as(output), cache(os.path.realpath)
     folders: dict[str, Path] = {}

@@ -100,7 +100,6 @@ def _transferred(folder: Path) -> int:
 
 
 def _of_ps(session: int) -> Iterator[Usage]:
-    """Yield the usage by each process, as reported by `ps`, without transfers."""
     command = ["ps", "-A", "-o", "pid=,state=,time="]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     for line in listed.splitlines():

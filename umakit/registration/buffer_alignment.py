@@ -110,7 +110,6 @@ def check_map_alignment(registers: RegisterMap, backend: Backend, path: Path) ->
 
 
 def _line_of(path: Path, needed: int) -> str:
-    """Return file and line of the first `multiple_of` of a number in a register map."""
     lines = path.read_text(encoding="utf-8").splitlines()
     stated = re.compile(rf"\s*multiple_of\s*=\s*{needed}\b")
     number = next((number for number, line in enumerate(lines, 1) if stated.match(line)), 0)

@@ -192,7 +192,6 @@ def with_place(error: BackendError, pattern: Pattern | None) -> BackendError:
 
 
 def _kind(error: BaseException) -> str:
-    """Return the name of an exception's type; `TVM` for TVM's internal types."""
     kind = type(error)
     is_internal = _is_from_tvm(error) and kind.__name__ != "ScheduleError"  # without importing TVM
     return "TVM" if is_internal else kind.__name__
@@ -215,7 +214,6 @@ def _text(error: BaseException) -> str:
 
 
 def _place(error: BaseException, folder: str) -> str | None:
-    """Return the innermost line of a folder in the traceback of an exception or of its causes."""
     for frame in _frames(error):
         if os.path.realpath(frame.filename).startswith(f"{folder}{os.sep}"):
             return f"{short_path(frame.filename)}:{frame.lineno}"
@@ -314,7 +312,6 @@ def meant(error: BaseException) -> str:
 
 
 def _attribute(error: AttributeError) -> str:
-    """Return the close attribute; TVM keeps only the text of an exception."""
     if error.name and error.obj is not None:
         return _close(error.name, _attributes_of(error.obj))
     found = ATTRIBUTE.search(str(error))
@@ -345,7 +342,6 @@ def _member(module: str, name: str) -> object:
 
 
 def _close(name: str, others: Iterable[str]) -> str:
-    """Return the closest name that is public if the given name is."""
     return closest(name, [n for n in others if n.startswith("_") == name.startswith("_")])
 
 
@@ -357,7 +353,6 @@ def _innermost(error: BaseException) -> FrameType | None:
 
 
 def _parameters(function: str, frame: FrameType | None) -> list[str]:
-    """Return the names of the parameters of a function by its qualified name."""
     first, *rest = function.split(".")
     own = None if frame is None else frame.f_globals.get(first)
     for start in (own, *(_member(place, first) for place in PLACES)):

@@ -149,13 +149,11 @@ def _checked(value: object, what: str, place: str) -> int:
 
 
 def _identifiers(backend: Backend) -> frozenset[str]:
-    """Return the C identifiers in all sizes of a backend, to look for its files only once."""
     texts = [each.scratch for each in backend.kernels.values()]
     return frozenset(name for t in texts if isinstance(t, CText) for name in t.identifiers)
 
 
 def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
-    """Return a C program that prints the size for the numbers on its command line."""
     hook, section = backend.codegen.includes, backend.configuration.sources
     includes = [f'#include "{name}"' for name in (section.headers if section is not None else ())]
     includes += [included_text(backend, hook)] if hook is not None else []
@@ -193,7 +191,6 @@ def _answer(program: str, sources: HostSources, values: tuple[int, ...]) -> int:
 
 @cache
 def _built(program: str, sources: HostSources) -> Path:
-    """Build a program; the file is kept while this process lives."""
     folder = Path(_folder().name) / sha256(repr([program, sources]).encode()).hexdigest()[:16]
     folder.mkdir(exist_ok=True)
     source, output = folder / "scratch.c", folder / "scratch"
@@ -282,8 +279,6 @@ def _host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[Ho
 
 @dataclass(frozen=True)
 class _LibraryFiles:
-    """The files of a backend's library for calls."""
-
     sources: tuple[Path, ...] = ()
     others: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ()

@@ -129,7 +129,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _place() -> str:
-    """Return file and line of the backend's call of `_register_kernel`."""
     frame = sys._getframe()
     own = frame.f_code.co_filename
     while frame.f_back is not None and (
@@ -167,7 +166,6 @@ def kernel_calls(
 def _call(
     kernel: RegisteredKernel, layer: Composite, function: tvm_api.PrimFunc, size: int
 ) -> tvm_api.Stmt:
-    """Return the call of a layer's kernel, inside the allocation of its scratch."""
     pointers = zip(layer.pointer_types, map(tir.pointer, function.params), strict=True)
     operands: dict[str, Any] = dict(pointers) | layer.scalars | {SCRATCH_BYTES: size}
     call, check, buffers = kernel.call, kernel.scratch, []

@@ -34,7 +34,6 @@ class _Registered:
     owner: str
 
     def same_as(self, attributes: Mapping[str, AttributeValue], owner: str) -> bool:
-        """Whether the same backend registers the same attributes again."""
         # True == 1 in Python, so types are compared too.
         ours, theirs = (
             {name: (type(value), value) for name, value in each.items()}

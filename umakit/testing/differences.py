@@ -171,7 +171,6 @@ def _histogram(got: Array, wanted: Array, equal: int) -> dict[int, int] | None:
 
 
 def _top_1(got: Array, wanted: Array) -> tuple[int, int] | None:
-    """Return the number of rows, and of rows whose largest element has the same index."""
     if wanted.ndim not in (1, 2) or wanted.shape[-1] < 2 or wanted.dtype == np.bool_:
         return None
     rows, chosen = wanted.reshape(-1, wanted.shape[-1]), got.reshape(-1, wanted.shape[-1])
@@ -180,5 +179,4 @@ def _top_1(got: Array, wanted: Array) -> tuple[int, int] | None:
 
 
 def _place(values: Array) -> tuple[int, ...]:
-    """Return the index of the largest value; the first of equal values."""
     return tuple(int(axis) for axis in np.unravel_index(int(values.argmax()), values.shape))

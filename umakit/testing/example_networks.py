@@ -114,12 +114,7 @@ class QuantizedNetwork:
         return self._add("conv", parameters, self._weighted(shape, per_channel))
 
     def pool2d(
-        self,
-        kind: str,
-        window: int | Pair = 2,
-        stride: int | Pair = 2,
-        *,
-        padding: str = "valid",
+        self, kind: str, window: int | Pair = 2, stride: int | Pair = 2, *, padding: str = "valid"
     ) -> QuantizedNetwork:
         """Append a pooling layer, which ignores padding.
 
@@ -227,7 +222,6 @@ class QuantizedNetwork:
         return AOTModel(builder.get(), {"x": self._input}, name=name)
 
     def _last_input(self) -> tuple[tuple[int, ...], int]:
-        """Return shape and zero point of the last layer's input; its result has that shape."""
         if not self._layers or self._is_wide:
             raise InputError("sums and products with its input need an int8 layer before them")
         before = self._layers[-2][1] if len(self._layers) > 1 else None
@@ -256,7 +250,6 @@ class QuantizedNetwork:
         return self
 
     def _slide(self, window: Pair, strides: Pair, dilation: Pair, padding: str) -> Any:
-        """Return the padding of a sliding window, and update the image's size to the result's."""
         sides = [
             _padding(size, taps, stride, step, padding)
             for size, taps, stride, step in zip(

@@ -196,7 +196,6 @@ def _macs(module: Any) -> int:
 
 
 def _for_llvm(module: Any) -> Any:
-    """Return a network's module with integer operators lowered to TIR for TVM's build."""
     legal = tvm_api.relax_transform.LegalizeOps(all_legalizations())(module)
     return in_comparisons(expand_requantize(legal))
 
@@ -292,10 +291,7 @@ def rounded(call: tvm_api.Expr, rounding: str) -> tvm_api.Expr:
 
 
 def results_of_kernels(
-    module: tvm_api.IRModule,
-    inputs: Mapping[str, Array],
-    backends: Sequence[Backend],
-    folder: Path,
+    module: tvm_api.IRModule, inputs: Mapping[str, Array], backends: Sequence[Backend], folder: Path
 ) -> list[Array]:
     """Return the results of a network by umakit's CPU kernels, in order.
 

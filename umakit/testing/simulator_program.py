@@ -140,7 +140,6 @@ class _Connection:
         self.sink.flush()
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Return name and payload of the next frame; ends the program at the end of the input."""
         header = self.source.read(HEADER.size)
         if len(header) < HEADER.size:
             raise SystemExit(0)
@@ -148,7 +147,6 @@ class _Connection:
         return name, self.source.read(size)
 
     def ask(self, name: bytes, payload: bytes) -> bytes:
-        """Send a request to the kit and return the payload of its answer."""
         self.send(name, payload)
         answer, content = self.receive()
         if answer != name.lower():

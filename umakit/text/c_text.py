@@ -75,8 +75,7 @@ def read_expression(text: str, what: str = "the text") -> CText:
     comment = next((each for each in nodes if each.type == "comment"), None)
     if comment is not None:
         raise BackendError(
-            f"{what} has a comment: {_near(text, _offset(comment, text))}",
-            fix="write it in Python",
+            f"{what} has a comment: {_near(text, _offset(comment, text))}", fix="write it in Python"
         )
     fault = _fault(root)
     statements = [] if fault is not None else _statements(root)
@@ -132,13 +131,11 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _fault(root: Node) -> Node | None:
-    """Return the first syntax error of a tree."""
     faults = [each for each in _nodes(root) if each.is_error or each.is_missing]
     return min(faults, key=lambda each: each.start_byte, default=None)
 
 
 def _statements(root: Node) -> list[Node]:
-    """Return the statements of the wrapping function; empty if the text closes the function."""
     if len(root.children) != 1:
         return []
     body = root.children[0].child_by_field_name("body")
@@ -150,7 +147,6 @@ def _offset(node: Node, text: str) -> int:
 
 
 def _near(text: str, place: int) -> str:
-    """Return the phrase that locates a position in a text."""
     part = text[max(place - SHOWN, 0) : place + SHOWN]
     return f"near {part!r}" if text else "it is empty"
 

@@ -79,7 +79,6 @@ def _checked(context: jinja2.runtime.Context, value: T) -> T:
 
 
 def _visible(value: object) -> object:
-    """Return a value of an HTML page with control and bidirectional characters escaped."""
     if type(value) is not str:
         return value
     return "\n".join(shown(line) for line in value.split("\n"))

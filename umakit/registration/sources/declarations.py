@@ -180,8 +180,6 @@ class Declarations:
 
 @dataclass
 class _State:
-    """The state of the reader, restored by `#else`."""
-
     braces: int = 0
     parentheses: int = 0
     head: list[str] = field(default_factory=list)
@@ -307,7 +305,6 @@ class _Reader:
 
 
 def _ends_in_parameters(head: Sequence[str]) -> bool:
-    """Whether the tokens before a brace belong to a function that returns a structure."""
     return ")" in head and "(" in head
 
 

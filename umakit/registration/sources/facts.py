@@ -124,7 +124,6 @@ class FactFinder:
             found.used |= uses
 
     def _scopes(self, head: Tokens) -> Iterator[Tokens]:
-        """Yield texts of macro calls with whole definitions."""
         for place, token in _outside(head):
             call = call_at(head, place + 1) if token in self._macros else None
             if call is None:
@@ -158,7 +157,6 @@ class FactFinder:
         return names
 
     def _made_by(self, head: Tokens, place: int) -> set[str]:
-        """Return the names that a macro call may expand to."""
         if head[place] not in self._macros:
             return set()
         call = call_at(head, place + 1)
@@ -213,7 +211,6 @@ def _inner_calls(text: Tokens, macros: Macros) -> list[Tokens]:
 
 
 def _outside(tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield places and tokens outside of parentheses and brackets."""
     depth = 0
     for place, token in enumerate(tokens):
         depth -= token in (")", "]")

@@ -119,8 +119,6 @@ def known_functions(backend: Backend) -> KnownFunctions | None:
 
 @dataclass
 class _Unit:
-    """A compiled file with all its included files."""
-
     files: dict[Key, None] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
     has_facts: bool = False
@@ -144,7 +142,6 @@ class _Needed:
         self._contents: dict[str, bytes] = {}
 
     def state(self) -> tuple[tuple[str, int, int], ...]:
-        """Return the modification times and sizes of files and of their folders."""
         places = {self._tree.root / name for name in self._read}
         places |= {path.parent for path in places}
         places |= {self._tree.root / name for name in self._tree.section.include}
@@ -156,7 +153,6 @@ class _Needed:
         return tuple(found)
 
     def files(self, texts: Sequence[str]) -> NeededFiles:
-        """Return the files that texts need, as in `needed_files`."""
         tree = self._tree
         headers = [*tree.section.headers, *self._of(texts)]
         if not self._units:
@@ -181,7 +177,6 @@ class _Needed:
         )
 
     def known(self) -> KnownFunctions:
-        """Return the definitions of the library, as in `known_functions`."""
         tree = self._tree
         headers = tuple(self.unit([(name, False) for name in tree.section.headers]).names)
         units = [self.unit([(name, False)]) for name in tree.sources]
@@ -262,7 +257,6 @@ class _Needed:
         return facts
 
     def _of(self, texts: Sequence[str]) -> list[str]:
-        """Return the library's headers that texts include."""
         found = []
         for text in texts:
             for include in read_declarations(read_lines(text.encode())).includes:
@@ -273,7 +267,6 @@ class _Needed:
         return found
 
     def unit(self, starts: Sequence[Key]) -> _Unit:
-        """Return files with all their included files."""
         unit, waiting = _Unit(), list(starts)
         while waiting:
             key = waiting.pop()
@@ -332,7 +325,6 @@ class _Needed:
         return found
 
     def _headers(self) -> set[str]:
-        """Return all headers next to sources and in include folders."""
         tree = self._tree
         folders = {source.rpartition("/")[0] for source in tree.sources}
         found = [path for folder in folders for path in (tree.root / folder).glob("*")]

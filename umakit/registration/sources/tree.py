@@ -64,7 +64,6 @@ class SourceTree:
         return self._without_links(sorted(names))
 
     def _without_links(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return one path per file: the path that is no link, or else the first path."""
         kept: dict[str, str] = {}
         for name in names:
             real = os.path.realpath(self.root / name)
@@ -239,7 +238,6 @@ def input_files(
 
 
 def _files_of(backend: Backend) -> Iterator[Path]:
-    """Return the files in a backend's folder, and C files in its subfolders."""
     with os.scandir(backend.folder) as entries:
         yield from [Path(entry) for entry in entries if entry.is_file()]
     yield from (backend.folder / name for name in backend.driver.sources)
@@ -250,7 +248,6 @@ def _files_of(backend: Backend) -> Iterator[Path]:
 
 
 def _modules_in(folders: tuple[str, ...]) -> list[Path]:
-    """Return the imported Python modules in some folders, whose paths end in `/`."""
     if not folders:
         return []
     files = [vars(module).get("__file__") for module in list(sys.modules.values())]

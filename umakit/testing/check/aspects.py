@@ -186,7 +186,6 @@ def _array_sizes(backend: Backend) -> set[int]:
 
 
 def _residues(blocks: Iterable[int]) -> set[int]:
-    """Return numbers of channels with every residue modulo each size, below and above the size."""
     found = set()
     for size in blocks:
         ends = {1, size - 1, size, size + 1, 2 * size - 1, 2 * size, 2 * size + 1}
@@ -214,7 +213,6 @@ def _claimed_values(claim: Claim, name: str) -> frozenset[Value]:
 def _pairs(
     claim: Claim, name: str, settings: tuple[str, ...], values: Mapping[str, list[Setting]]
 ) -> Aspect:
-    """Return an aspect of two numbers: pairs listed by a constraint, or all small pairs."""
     pattern = claim.pattern.predicate
     listed = getattr(pattern, LISTED[name], None) if isinstance(pattern, OperatorPattern) else None
     claimed = [] if listed is None else listed_pairs(listed, name)

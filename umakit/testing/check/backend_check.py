@@ -152,7 +152,6 @@ class _Run:
                 report.add_programs(found)
 
     def _batches(self) -> Iterator[Cases]:
-        """Yield batches until all have begun or the time is over."""
         self._tell("looking for layers with every value that the patterns accept")
         for cases in self._plan.batches():
             if self.seconds > self._most:
@@ -173,7 +172,6 @@ class _Run:
         )
 
     def _note(self, cases: Cases, outcome: Outcome) -> None:
-        """Count a finished batch."""
         report, claims = self._report, self._session.claims
         self._done += len(cases)
         self.seconds += outcome.seconds
@@ -217,15 +215,7 @@ class _Run:
         _add_what_never_ran(report)
 
     def _reduce(self, groups: Sequence[Group], seconds: float) -> None:
-        """Replace failures by one reduced failure per group, up to `MOST_GROUPS` a pattern.
-
-        Groups with the same cause keep only the simplest case. If one layer of a chain fails alone,
-        the failure belongs to that layer's pattern.
-
-        Args:
-            groups: groups of all failures.
-            seconds: total processor time.
-        """
+        """Replace failures by one reduced failure per group, up to `MOST_GROUPS` a pattern."""
         report = self._report
         for counts in report.operators.values():
             counts.failed = 0

@@ -302,7 +302,6 @@ def run_batch(batch: Batch, timeout: float | None = None) -> None:
 
 
 def _cheap_on_rtl(rounds: list[Round], layers: Sequence[Mapping[str, Any]]) -> list[Round]:
-    """Return the rounds without the faults that would take too long on RTL."""
     cycles = sum(int(each.get("predicted_cycles") or each["macs"] or 1) for each in layers)
     of_faults = range(FIRST_FAULT, len(rounds), ROUNDS_OF_FAULT)
     most = min(len(of_faults), RTL_CYCLES // (ROUNDS_OF_FAULT * cycles))
@@ -321,7 +320,6 @@ def _cycles(layer: Mapping[str, Any], run: LayerRun) -> Iterator[tuple[int, int]
 
 
 def _want_own_roundings(batch: Batch) -> None:
-    """Replace the reference's results of cases with an accelerator's own rounding."""
     placements = batch.library.report.placements
     roundings = {row.name: row.rounding for row in placements if row.rounding}
     members = [each for each in batch.members if any(name in roundings for name in each.names)]

@@ -110,7 +110,6 @@ def faults_are_noticed(batch: Batch) -> list[Failure]:
 
 
 def _ended_wrong(batch: Batch, run: RoundRun) -> str:
-    """Return the mistake of a run with a fault; empty if there is none."""
     if run.status is None:
         return f"{batch.program.ended(run)} in {batch.program.place(run)}"
     if run.failure:
@@ -124,7 +123,6 @@ def _ended_wrong(batch: Batch, run: RoundRun) -> str:
 
 
 def _next_wrong(batch: Batch, run: RoundRun) -> str:
-    """Return the mistake of the run after a run with a fault; empty if there is none."""
     if run.status != 0:
         return f"{batch.program.ended(run)} in {batch.program.place(run)}"
     for _, member, observed in _of_members(batch, run):
@@ -250,7 +248,6 @@ def _failure(member: Member, what: str, fix: str = "") -> Failure:
 
 
 def _differing(batch: Batch, member: Member, observed: LayerRun) -> str:
-    """Return the first element of a result that differs from the first run."""
     name, offset = observed.differs[0]
     for output in batch.library.metadata["umakit"]["outputs"]:
         if output["c_name"] == name:

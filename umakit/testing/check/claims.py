@@ -120,7 +120,6 @@ def _drawing(pattern: Pattern) -> Drawing | None:
 
 
 def _operator(pattern: Pattern) -> IntegerOperator | None:
-    """Return the operator of a pattern of `umakit.patterns`; None for other patterns."""
     if not isinstance(pattern.predicate, OperatorPattern):
         return None
     kind, name = type(pattern.predicate), pattern.predicate.OPERATOR.operator

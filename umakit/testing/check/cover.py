@@ -122,7 +122,6 @@ class CoveringArray:
         return next((row for row in tries if row is not None), None)
 
     def _changed(self, layer: Complete, pair: Pair, kinds: Sequence[Kinds]) -> Complete | None:
-        """Return an accepted layer with a pair of kinds, made from another layer."""
         a, first, b, second = pair
         settings = dict(layer)
         for number, kind in ((a, first), (b, second)):
@@ -133,7 +132,6 @@ class CoveringArray:
         return None
 
     def _with_more_pairs(self, row: Complete, pair: Pair, kinds: Sequence[Kinds]) -> Complete:
-        """Return a layer with values of other aspects that cover new pairs."""
         for number in self._random.permutation(len(self._aspects)):
             if number in (pair[0], pair[2]):
                 continue
@@ -159,7 +157,6 @@ class CoveringArray:
         return aspect.kind_of(aspect.of(row))
 
     def _pairs_of(self, row: Complete, number: int) -> set[Pair]:
-        """Return the pairs of a layer that involve one aspect."""
         own = self._kind(number, row)
         others = ((n, self._kind(n, row)) for n in range(len(self._aspects)) if n != number)
         return {
@@ -289,7 +286,6 @@ class Cover:
         return self.pairs.each([covered.accepted for covered in self.aspects])
 
     def _row_of(self, found: Complete, number: int, made: list[set[Value]]) -> LayerSettings:
-        """Return a layer with a value of one aspect and further new values, and note them."""
         aspect = self.aspects[number].aspect
         seen = self._with_effect(found, number)
         if seen is None:

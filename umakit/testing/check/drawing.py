@@ -155,7 +155,6 @@ class Walk:
     def _with(
         self, layer: Complete, aspect: Aspect, places: tuple[int, ...], number: int
     ) -> Complete | None:
-        """Return an accepted layer with a number; None if refused or with too many operations."""
         wanted = aspect.with_value(_value(aspect, layer, places, number))
         for tried in self._search.fitted({**layer, **wanted}):
             if self._search.accepts(tried, MOST_MACS):
@@ -163,7 +162,6 @@ class Walk:
         return None
 
     def _large(self, layer: Complete) -> Drawn | None:
-        """Return a layer with one large size; None if that changes nothing."""
         if not self._sizes:
             return None
         aspect = self._sizes[int(self._random.integers(len(self._sizes)))]

@@ -56,7 +56,6 @@ def groups_of(
 
 
 def _groups(failures: list[Failure], right: Sequence[Case], cover: Cover | None) -> list[Group]:
-    """Return groups, each by the value that most of the remaining failures share."""
     found = []
     left = [each for each in failures if each.case is not None]
     without_case = [each for each in failures if each.case is None]
@@ -83,11 +82,8 @@ def _words(shared: str, wrong: int, right: int, others: int) -> str:
 
 
 def _shared(
-    left: Sequence[set[str]],
-    wrong: Sequence[set[str]],
-    right: Sequence[set[str]],
+    left: Sequence[set[str]], wrong: Sequence[set[str]], right: Sequence[set[str]]
 ) -> str | None:
-    """Return the value common to most failures and rare in correct layers."""
     in_left, in_wrong, in_right = (Counter(itertools.chain(*each)) for each in (left, wrong, right))
     shared = [
         (count, value)

@@ -66,7 +66,6 @@ def reduced(
 
 
 def _progress_of(tell: Tell) -> Callable[[int], None]:
-    """Return a counter of layers that reports its number every two seconds."""
     tried, told = 0, time.monotonic()
 
     def note(count: int) -> None:
@@ -112,7 +111,6 @@ def _with_group(failure: Failure, group: Group) -> Failure:
 def _behind(
     failure: Failure, behind: Callable[[Case], Sequence[Case]], session: Session
 ) -> Failure:
-    """Return a failure with the fewest preceding cases that still make the case fail."""
     case = failure.case
     assert case is not None
     before = list(behind(case))
@@ -157,7 +155,6 @@ def is_same_cause(left: Failure, right: Failure) -> bool:
 
 
 def _kind(failure: Failure) -> str:
-    """Return a failure's text without names of shapes and without numbers."""
     return re.sub(r"^.*? of [^:]*: |\[.*?\]|-?\d+", "", failure.what.partition(";")[0])
 
 
@@ -252,7 +249,6 @@ def simpler(case: Case, claims: dict[str, Claim]) -> Iterator[Case]:
 
 
 def _nearly_first(layer: LayerSettings, drawing: Drawing) -> Iterator[LayerSettings]:
-    """Yield the layer with all settings at their first values, and with all but one."""
     seed = {name: value for name, value in layer.settings.items() if name == SEED}
     yield replace(layer, settings=seed)
     for name, value in layer.settings.items():
@@ -283,7 +279,6 @@ def _simpler_values(value: Setting, first: Setting) -> list[Setting]:
 def _cheap_first(
     candidates: Sequence[Case], claims: dict[str, Claim], limit: tuple[float, ...]
 ) -> Iterator[list[Case]]:
-    """Yield simpler accepted cases in groups that run together, cheap cases first."""
     works = []
     for case in {str(case): case for case in candidates}.values():
         with contextlib.suppress(NotDrawable):
@@ -320,7 +315,6 @@ def _with(case: Case, position: int, layer: LayerSettings) -> Case:
 
 
 def _together(before: Case, failing: Sequence[Case]) -> list[Case]:
-    """Return cases that combine several changes which failed one by one."""
     same = [case for case in failing if _lengths(case) == _lengths(before)]
     found = []
     for count in (len(same), len(same) // 2):
@@ -365,11 +359,7 @@ def _every_layer(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
 
 
 def _cost(case: Case, layers: Sequence[Drawn]) -> tuple[float, ...]:
-    """Return a sort key that is smaller for simpler cases.
-
-    Args:
-        layers: the layers of the cases before the case, and of the case.
-    """
+    """Return a sort key that is smaller for simpler cases."""
     settings = [
         value
         for each in (*case.before, case)

@@ -92,7 +92,6 @@ class Resumption:
                 return
 
     def _next(self) -> tuple[set[int], list[int]]:
-        """Return the cases of the next process, and the numbers of its rounds; none at the end."""
         cases = self._everyone - self._left_out
         without = cases - self._done[RESULTS]
         if without == self._everyone:

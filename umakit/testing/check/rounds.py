@@ -402,7 +402,6 @@ class Rounds:
             run.status = struct.unpack("=i", content)[0]
 
     def _damaged(self, memory: int, offset: int, layer: int) -> str:
-        """Return the tensor of a byte, or the place of a byte outside all tensors."""
         size, name = self._memories[memory].size, self._memory_names[memory]
         if offset < 0:
             return f"{-offset} bytes before {name}"
@@ -421,12 +420,7 @@ class Rounds:
 
 
 def _let_layers_be_left_out(source: Path, prefix: str) -> None:
-    """Put the call of each layer in a library's C file below a condition.
-
-    Args:
-        source: the C file, which is changed.
-        prefix: prefix of the library's functions.
-    """
+    """Put the call of each layer in a library's C file below a condition."""
     text, hook = source.read_text(encoding="utf-8"), f"{prefix}_runs_layer"
     changed = LAYER_CALL.sub(
         rf"\1    if ({hook}(\2) != 0) {{\n\3    }}\n    AFTER_LAYER(\2);", text
@@ -436,7 +430,6 @@ def _let_layers_be_left_out(source: Path, prefix: str) -> None:
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and content of each record; an incomplete last record is omitted."""
     position = 0
     while position + 8 <= len(data):
         tag, size = struct.unpack_from("=ii", data, position)

@@ -185,7 +185,6 @@ class Search:
         return None
 
     def _beside(self, start: Complete, fixed: Aspect, refused: Refused) -> Complete | None:
-        """Return an accepted layer that differs in one other aspect of the layer's form."""
         for aspect in self.aspects:
             if aspect is fixed or aspect.name not in FORMS:
                 continue
@@ -230,14 +229,7 @@ class Search:
     def _drawn(
         self, start: Complete, fixed: Aspect | None, tries: int, refused: Refused
     ) -> Complete | None:
-        """Return an accepted layer among random ones.
-
-        Args:
-            start: layer to change.
-            fixed: aspect that keeps its value.
-            tries: number of random layers.
-            refused: receives the reasons.
-        """
+        """Return an accepted layer among random ones."""
         free = [each for each in self.aspects if each is not fixed]
         for number in range(tries):
             count = len(free) if number % 4 == 3 else 1 + int(self._random.geometric(0.4))

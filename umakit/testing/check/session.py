@@ -29,13 +29,7 @@ from umakit.devices.execution import SilenceError
 from umakit.errors import AcceleratorConfigError, DeviceError, TooLargeError, UmakitError
 from umakit.files.processes import processor_seconds
 from umakit.registration.backend import Backend
-from umakit.testing.check.batch import (
-    Batch,
-    Member,
-    build_batch,
-    member_of,
-    run_batch,
-)
+from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
 from umakit.testing.check.cases import Case
 from umakit.testing.check.checks import BATCH_CHECKS, LAST_CHECKS
 from umakit.testing.check.claims import claims_of
@@ -300,7 +294,6 @@ class Workers:
 
 
 def _kill(process: BaseProcess) -> None:
-    """End a process, including its compilers and simulators."""
     assert process.pid is not None
     try:
         os.killpg(process.pid, signal.SIGKILL)

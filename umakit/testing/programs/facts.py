@@ -83,7 +83,6 @@ def _mapped(accesses: Sequence[Access]) -> Iterator[tuple[int, Map]]:
 
 
 def _buffer_at(buffers: Mapping[int, Map], address: int) -> int | None:
-    """Return the position of the buffer that contains an address; None without one."""
     for position, each in buffers.items():
         if each.address <= address < each.address + len(each.data):
             return position

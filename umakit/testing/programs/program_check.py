@@ -147,18 +147,7 @@ def _write_wave(
 
 
 class _Search:
-    """Runs programs, and collects kinds of differences.
-
-    Args:
-        replay: runs the programs.
-        facts: facts about registers.
-        recording: source of the programs' accesses.
-        wanted: selection of programs.
-        report: receives the results.
-
-    Attributes:
-        last: the last program, reduced; None if none was run.
-    """
+    """Runs programs, and collects kinds of differences."""
 
     def __init__(
         self,
@@ -174,7 +163,6 @@ class _Search:
         self.last: Program | None = None
 
     def run(self, tell: Callable[[str], None]) -> None:
-        """Run programs until the time is over, or enough are run."""
         wanted, report = self._wanted, self._report
         number = first = wanted.only or 0
         end = first + 1 if wanted.only is not None else wanted.most
@@ -234,7 +222,6 @@ class _Search:
         self._report.differences.append(found)
 
     def reduced(self, program: Program, answer: Answer) -> tuple[Program, Answer]:
-        """Return a program that differs in the same way, with as few changes as possible."""
         kind = self._kind(program, answer)
         left, until = MOST_REDUCTIONS, self._replay.seconds + REDUCTION_SECONDS
         position = 0
@@ -301,7 +288,6 @@ def _written(values: tuple[int, ...]) -> str:
 
 
 def _touched(program: Program, facts: Facts) -> list[int]:
-    """Return offsets of registers whose values, or the buffers behind them, were changed."""
     found = dict.fromkeys(
         offset for change in program.changes for offset in _offsets(change, program.base, facts)
     )

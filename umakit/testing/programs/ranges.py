@@ -243,9 +243,7 @@ class Ranges:
 
 
 def ranges_of(
-    registers: RegisterMap,
-    configured: Mapping[str, int],
-    written: Mapping[int, Sequence[int]],
+    registers: RegisterMap, configured: Mapping[str, int], written: Mapping[int, Sequence[int]]
 ) -> Ranges:
     """Return the ranges that a map defines for drivers.
 
@@ -288,7 +286,6 @@ def ranges_of(
 
 
 def _numbered(word: Word) -> Iterator[Place]:
-    """Yield all places that an expression can name."""
     if not word.elements:
         yield Place(word.name, word.name, ALL_BITS, word)
     for each in word.field:
@@ -297,7 +294,6 @@ def _numbered(word: Word) -> Iterator[Place]:
 
 
 def _places(word: Word, written: Sequence[int]) -> Iterator[Place]:
-    """Yield the places of a word that have limits."""
     if word.elements:
         return
     if word.field:

@@ -16,16 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from umakit.files.processes import Limits, started, usage_of
-from umakit.testing.programs.accesses import (
-    ALL_BITS,
-    Access,
-    Map,
-    Read,
-    Rest,
-    Unmap,
-    Wait,
-    Write,
-)
+from umakit.testing.programs.accesses import ALL_BITS, Access, Map, Read, Rest, Unmap, Wait, Write
 from umakit.testing.programs.facts import Facts
 from umakit.testing.programs.variation import Program
 

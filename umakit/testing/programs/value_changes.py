@@ -297,7 +297,6 @@ class ValueDrawing:
         return found
 
     def _mode(self) -> list[Change]:
-        """Another named value of a register in the map."""
         modes: dict[int, list[int]] = {}
         for position in self._operands:
             offset = self._write_at(position).offset

@@ -108,7 +108,6 @@ def _roomy(draw: random.Random, buffer: Map, behind: int) -> Map:
 
 
 def _typed(draw: random.Random, access: Access, use: Use | None) -> Access:
-    """Return an access; the elements of a mapped buffer are moved into their limits."""
     if use is None or use.contents is None or not isinstance(access, Map):
         return access
     return replace(access, data=use.contents.kept(draw, access.data, use.phase))
@@ -178,7 +177,6 @@ class _Drawing(ValueDrawing):
         return [Repeat(first, wait)] if wait is not None else []
 
     def _start(self) -> list[Change]:
-        """Another command than the driver's."""
         position = self._draw.choice(self._starts)
         write = self._write_at(position)
         register = self._facts.registers.get(write.offset)

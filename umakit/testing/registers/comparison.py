@@ -148,7 +148,6 @@ class _Work:
     # ---- Steps ----
 
     def after_power_on(self) -> None:
-        """Check values after power-on, and that reading changes nothing."""
         self._at_first = self._initial = self._all()
         self._compare_resets(self._initial, "after power-on")
         self._compare_idle("after power-on")
@@ -211,7 +210,6 @@ class _Work:
                 self._others_unchanged(what, register.name)
 
     def wrong_accesses(self) -> None:
-        """Check writes to read-only registers, and reads of write-only registers."""
         answer = self._map.access.wrong
         for register in self._map.registers:
             if not answer or register.access == "rw":
@@ -340,13 +338,7 @@ class _Work:
             self._say(register.name, f"{place(register)}, {bits}{kept}: {example}")
 
     def _others_unchanged(self, what: str, about: str, offset: int | None = None) -> None:
-        """Compare all registers but one with their power-on values.
-
-        Args:
-            what: the preceding access.
-            about: register, or place, of that access.
-            offset: offset of the register to leave out.
-        """
+        """Compare all registers but one with their power-on values."""
         changed = False
         for other, value in self._all().items():
             if other != offset and value != self._initial[other]:
@@ -359,7 +351,6 @@ class _Work:
             self._initial = self._all()  # report a lasting change only once
 
     def _answered(self, what: str, about: str, answer: Answer) -> None:
-        """Check whether an access forbidden to drivers sets an error, and clear the error."""
         if answer != "error":
             return
         at = self._map.error
@@ -373,14 +364,12 @@ class _Work:
             )
 
     def _read_answered(self, offset: int, what: str, about: str, answer: Answer) -> None:
-        """Make a read that is forbidden to drivers, and compare its value."""
         (value,) = self._device.run([Access(offset)])
         if answer != "ignored" and value != 0:
             self._say(f"{about} gives", f"{what} gives {number(value)} instead of 0")
         self._answered(what, about, answer)
 
     def _compare_resets(self, values: Mapping[int, int], when: str) -> None:
-        """Compare values with the map's, and with known device-specific values."""
         for offset, value in values.items():
             register = self._by_offset[offset]
             expected = register.reset
@@ -396,7 +385,6 @@ class _Work:
                 self._say(f"value of {register.name}", said)
 
     def _compare_idle(self, when: str) -> None:
-        """Check that a device without a job is neither busy nor in error."""
         job = self._map.job
         if job is None:
             return
@@ -417,7 +405,6 @@ class _Work:
 
 
 def _command_registers(registers: RegisterMap) -> set[str]:
-    """Return names of registers that do more than store written values."""
     job = registers.job
     texts: Iterable[str] = (registers.error, registers.clear)
     if job is not None:

@@ -97,7 +97,6 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
 
 @functools.lru_cache(maxsize=8)
 def _read(path: Path, name: str, changed_at: int) -> RegisterMap:
-    """Return the map in a file, read once for each modification time."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -250,7 +249,6 @@ class Session:
         return answers
 
     def _failure(self, sentence: str) -> UmakitError:
-        """Return the reason of a missing answer: the simulator's sentence, or the program's end."""
         if sentence:
             return stop_error(f"the simulator of {self._name} failed: {sentence}")
         code = self._program.wait()

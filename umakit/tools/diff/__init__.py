@@ -26,12 +26,7 @@ from umakit.partition.partitioner import Partitioned
 from umakit.pipeline import ExportOptions, import_network, partition_network
 from umakit.testing.differences import DEFAULT_TOLERANCE, TensorDifference, Tolerance, worst_of
 from umakit.tools.diff.blame import find_blame
-from umakit.tools.diff.libraries import (
-    compiled_library,
-    keeps_results,
-    storing,
-    written_library,
-)
+from umakit.tools.diff.libraries import compiled_library, keeps_results, storing, written_library
 from umakit.tools.diff.references import (
     AUTOMATIC,
     CPU_KERNELS,
@@ -312,7 +307,6 @@ ALL_AGREE = "when every layer stores its result, all agree: look at what stays i
 
 
 def _of_umakit_alone(source: Any) -> str:
-    """Return the notice of a comparison of umakit with itself."""
     independent = (
         "leave out --reference cpu"
         if runtime_for(source)
@@ -370,10 +364,8 @@ def _rounding_notice(roundings: Mapping[str, str], selection: Selection) -> str:
 
 
 def _brings_states(
-    inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
-    first: Mapping[str, npt.NDArray[Any]],
+    inferences: Sequence[Mapping[str, npt.NDArray[Any]]], first: Mapping[str, npt.NDArray[Any]]
 ) -> bool:
-    """Whether a user gave states other than a runtime's after a reset."""
     return any(
         not np.array_equal(inputs[name], array) if number == 0 else name in inputs
         for number, inputs in enumerate(inferences)
@@ -386,7 +378,6 @@ def _run(
     inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
     progress: Progress,
 ) -> DiffResult:
-    """Run inferences up to the first difference; pass on the reference's states."""
     truth, tolerance = tested.reference, tested.tolerance
     states: dict[str, npt.NDArray[Any]] = {}
     worst: tuple[LayerResult, ...] = ()

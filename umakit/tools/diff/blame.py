@@ -30,7 +30,6 @@ def find_blame(tested: LibraryUnderTest, comparison: Comparison) -> Blame | None
 
 
 def _damage(tested: LibraryUnderTest, layer: LayerResult, comparison: Comparison) -> Blame:
-    """Return the blame of a layer that damaged other memory despite a correct result."""
     wanted = layer.got if layer.value is None else comparison.reference.values[layer.value]
     overlap = overlapping(tested.pools, layer.number)
     return Blame(layer, layer.operators, False, (), _damage_text(layer), overlap, layer.got, wanted)
@@ -97,7 +96,6 @@ def _first_shared(comparison: Comparison, rows: set[int], last: int) -> int | No
 
 
 def _unknown_rows(every: EveryValue, comparison: Comparison, row: int) -> list[int]:
-    """Return the operators before a row without values of the independent runtime."""
     independent = {value[0] for value in comparison.reference.origins}
     found: set[int] = set()
     open_rows = [row]
@@ -220,7 +218,6 @@ def _constants(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _plain(number: float) -> float:
-    """Return the nearest number of few digits, if close."""
     rounded = float(f"{number:.4g}")
     return rounded if abs(number - rounded) <= 1e-5 * abs(number) else number
 
@@ -268,7 +265,6 @@ def _places(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _steps(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Explain integers that differ by at most one: another rounding."""
     if np.issubdtype(wanted.dtype, np.integer) and distances(got, wanted).max() == 1.0:
         up, down = int((got > wanted).sum()), int((got < wanted).sum())
         yield f"never off by more than one: rounding ({up} one too large, {down} one too small)"

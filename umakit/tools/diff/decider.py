@@ -223,7 +223,6 @@ def _dequantized(node: onnx.NodeProto, values: Mapping[str, Array], dtype: Any) 
 
 
 def _along(node: onnx.NodeProto, array: Array, shape: tuple[int, ...]) -> Array:
-    """Return scales or zero points in a shape that broadcasts with a tensor."""
     axis = _attribute(node, "axis", 1) % max(1, len(shape))
     block = _attribute(node, "block_size", 0)
     if block and array.ndim == len(shape):

@@ -128,7 +128,6 @@ def _real(item: TfliteTensor, array: Any, operator: TfliteOperator) -> Array:
 
 
 def _options(table: Any) -> Any:
-    """Return the options of an operator as the flatbuffer's own object."""
     kind = table.BuiltinOptionsType()
     name = next((n for n, v in vars(tflite.BuiltinOptions).items() if v == kind and kind), "")
     if not name:

@@ -218,8 +218,6 @@ def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Ar
 
 
 class _OnnxFile:
-    """An ONNX file, and its tensors that are values of the imported network."""
-
     def __init__(self, path: Path, every: EveryValue) -> None:
         self.proto = onnx.load(str(path))
         name_nodes(self.proto)
@@ -233,7 +231,6 @@ class _OnnxFile:
         return ModelFile(OnnxDecider(self.proto), self.names, inputs)
 
     def runtime(self) -> Runtime:
-        """Return ONNX Runtime with the file loaded."""
         return _OnnxRuntime(self)
 
 
@@ -290,8 +287,6 @@ def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
 
 
 class _TfliteFile:
-    """A TensorFlow Lite file, and its tensors that are values of the imported network."""
-
     def __init__(self, path: Path, every: EveryValue) -> None:
         from umakit.frontend.tflite.files import short_names
         from umakit.frontend.tflite.graph import read_graph
@@ -314,7 +309,6 @@ class _TfliteFile:
         return ModelFile(TfliteDecider(graph), self.numbers, inputs)
 
     def runtime(self) -> Runtime:
-        """Return TensorFlow Lite Micro with the file loaded."""
         return _TfliteMicro(self)
 
 
@@ -411,7 +405,6 @@ def island_nodes(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _before(nodes: list[Any], producers: dict[str, int], number: int) -> set[int]:
-    """Return the nodes behind a node's inputs, back to quantized values."""
     found: set[int] = set()
     open_nodes = [number]
     while open_nodes:

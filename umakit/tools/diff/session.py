@@ -188,12 +188,10 @@ class LibraryUnderTest:
         )
 
     def _stored(self, name: str, array: Array) -> Array:
-        """Return an array of the model in the axis order of the library's tensor."""
         axes = self._axes.get(name)
         return array if axes is None else np.ascontiguousarray(array.transpose(axes))
 
     def _in_order_of_model(self, name: str, raw: npt.NDArray[np.uint8], wanted: Array) -> Array:
-        """Return a tensor of the library in the axis order of the model."""
         axes = self._axes.get(name)
         if axes is None:
             return typed(raw, wanted.shape, str(wanted.dtype))
@@ -307,7 +305,6 @@ def _name_in_any_layout(operator: OperatorPlacement) -> str:
 
 
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
-    """Whether results have the same shape and dtype, if the reports contain them."""
     return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
 
 

@@ -165,14 +165,7 @@ class Reference:
         external: Mapping[Value, Array],
         inputs: Mapping[str, Array],
     ) -> tuple[dict[Value, Array], list[tuple[Value, Disagreement]]]:
-        """Return correct values for operators that the runtime gets wrong, and the disagreements.
-
-        Args:
-            own: values of umakit's kernels, computed from the runtime's.
-            theirs: values of the runtime to compare with.
-            external: all values of the runtime.
-            inputs: the network's inputs by name.
-        """
+        """Return correct values where the runtime is wrong, and the disagreements."""
         right: dict[Value, Array] = {}
         disagreements = []
         file = self._selection.file
@@ -257,7 +250,6 @@ class Reference:
     def _kernels(
         self, inputs: Mapping[str, Array], forced: Mapping[Value, Array]
     ) -> dict[Value, Array]:
-        """Return the values of all operators by umakit's kernels, with inputs forced if given."""
         names = {v: self._c_names[name] for v, name in self.every.names.items()}
         traces = self._probe.run(inputs, {names[v]: array for v, array in forced.items()})
         outputs = {name: raw for trace in traces for name, raw in trace.outputs.items()}
@@ -288,7 +280,6 @@ class Reference:
         return frozenset(found)
 
     def _next(self, row: int, compared: set[int]) -> set[int]:
-        """Return the nearest comparable rows that are computed from a row."""
         found: set[int] = set()
         open_rows = {row}
         for later in range(row + 1, len(self.every.operators)):

@@ -103,7 +103,6 @@ class _Exposer(tvm_api.PyExprMutator):
         self.results: list[Value | None] = []
 
     def expose(self) -> Any:
-        """Return the function that returns the tuple of all values."""
         body = self._main.body.body
         visited = self.visit_expr(self._main)
         whole = self._tuples.get(body, body)

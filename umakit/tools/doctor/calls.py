@@ -152,7 +152,6 @@ class CallCheck:
         return faults
 
     def _unknown_texts(self, includes: str, called: Sequence[str]) -> list[Check]:
-        """Report texts of the backend that resemble its driver's function names but are none."""
         start = f"{self._backend.target_name}_"
         files = "\n".join([includes, *self._staged.texts().values()])
         return [
@@ -322,7 +321,6 @@ def _table(includes: str, names: Sequence[str]) -> str:
 
 
 def _all_calls(backend: Backend, probes: Probes) -> dict[tuple[str, int], set[str]]:
-    """Return the callers, patterns and registrations, by function and number of arguments."""
     calls = {call: {f"pattern {name}" for name in names} for call, names in probes.calls.items()}
     transfers = backend.transfers
     registered = [(name, TRANSFER_ARGUMENTS, "_register_transfers")

@@ -231,7 +231,6 @@ def _first_network(
 
 
 def _guarded(backend: Backend, name: str, run: Callable[[], list[Check]]) -> list[Check]:
-    """Return the results of checks, or the exception of the backend's own Python as a fault."""
     try:
         return run()
     except UmakitError as error:
@@ -375,7 +374,6 @@ def mend_of_loading(error: UmakitError, folder: Path) -> str:
 
 
 def _hint_of_memories(cause: BaseException | None, folder: Path) -> str:
-    """Return advice for code that expects other memories than `accel.toml` describes."""
     traceback = None if cause is None else cause.__traceback__
     line = ""
     while traceback is not None:

@@ -137,7 +137,6 @@ def _mend_of_type(name: str, staged: StagedDriver) -> str:
 
 
 def _headers_of_umakit(staged: StagedDriver) -> dict[str, str]:
-    """Return the texts of umakit's headers that a driver may include, without comments."""
     source = staged.folder / "src"
     return {
         path.relative_to(source).as_posix(): COMMENT.sub(" ", path.read_text(encoding="utf-8"))

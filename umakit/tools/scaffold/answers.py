@@ -161,7 +161,6 @@ def _one_or_both(text: str, flag: str) -> tuple[str, ...]:
 
 
 def _operators(kind: Kind, text: str) -> tuple[str, ...]:
-    """Return the names of a comma-separated list, in the order of `OPERATORS`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     fix = f"choose from {', '.join(kind.operators)}"
     for name in names:

@@ -181,7 +181,6 @@ def _own_design(tutorial: str) -> dict[str, str]:
 
 
 def _rendered(folder: str, name: str, values: Mapping[str, object]) -> dict[str, str]:
-    """Return the non-empty texts of a folder of templates, by path."""
     place = template_folder() / folder
     found = {}
     for template in sorted(place.rglob("*.j2")):
@@ -195,7 +194,6 @@ def _rendered(folder: str, name: str, values: Mapping[str, object]) -> dict[str,
 
 
 def _target_path(template: str, name: str) -> str:
-    """Return the path of a template's text: the prefix `dot.` of names becomes a dot."""
     path = re.sub(r"(^|/)dot\.", r"\1.", template.removesuffix(".j2"))
     return path.replace("BACKEND", name)
 

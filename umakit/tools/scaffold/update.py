@@ -95,7 +95,6 @@ def update_backend(
 
 
 def _own_registers(folder: Path, record: Record) -> str:
-    """Return the project's register map, if it differs from its kind's map."""
     content = _read(folder / REGISTERS)
     is_given = bool(record.flags.get("registers"))
     if content is None or (content == record.base.get(REGISTERS) and not is_given):
@@ -140,7 +139,6 @@ def _update_file(
 def _merge_file(
     file: Path, path: str, sides: tuple[bytes, bytes, bytes], merge: bool, update: Update
 ) -> None:
-    """Merge a file that both sides changed, or note the changes of a merge."""
     result = merged(*sides)
     if not merge:
         update.to_merge.append(path)
@@ -173,7 +171,6 @@ def _write(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _named(folder: Path) -> Iterator[None]:
-    """Convert errors of the system to errors that name the file."""
     try:
         yield
     except OSError as error:

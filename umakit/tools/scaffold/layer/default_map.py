@@ -217,9 +217,7 @@ def default_map(name: str, functions: Sequence[DriverFunction], roundings: Seque
     operators = list(dict.fromkeys(each.operator for each in functions))
     parts = [
         CONTROL.format(
-            name=name,
-            operators=", ".join(operators),
-            identity=zlib.crc32(name.encode()),
+            name=name, operators=", ".join(operators), identity=zlib.crc32(name.encode())
         )
     ]
     offset = 0x10

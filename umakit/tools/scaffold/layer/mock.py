@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from umakit.errors import BackendError, RegisterMapError
 from umakit.machine.registers.register_map import RegisterMap
 from umakit.text.c_text import filled, read_expression
-from umakit.tools.scaffold.layer.functions import (
-    CHANNELS_FIRST,
-    WEIGHTED,
-    DriverFunction,
-)
+from umakit.tools.scaffold.layer.functions import CHANNELS_FIRST, WEIGHTED, DriverFunction
 from umakit.tools.scaffold.layer.settings import MAP_FILE, Setting
 
 MAY_BE_MISSING: Mapping[str, str] = {
@@ -60,12 +56,7 @@ class MockJob:
 
 @dataclass(frozen=True)
 class _Words:
-    """C texts that read words of a job.
-
-    Attributes:
-        prefix: prefix of names in the header.
-        in_descriptor: whether words are those of the descriptor.
-    """
+    """C texts that read words of a job."""
 
     prefix: str
     in_descriptor: bool
@@ -76,7 +67,6 @@ class _Words:
         return f"get(machine, {self.prefix}_{name}_OFFSET)"
 
     def part(self, setting: Setting, signed: bool) -> str:
-        """Return C text of the number in a register or field."""
         word = self.word(setting.word.name)
         field = setting.field
         if field is None:
@@ -85,7 +75,6 @@ class _Words:
         return f"{function}({word}, {field.lowest_bit}u, {field.width}u)"
 
     def address(self, setting: Setting) -> str:
-        """Return C text of the bus address in a register or field."""
         if setting.field is None:
             return self.word(setting.word.name)
         return f"(uint32_t){self.part(setting, False)}"
@@ -224,7 +213,6 @@ def _missing(name: str, function: DriverFunction) -> RegisterMapError:
 def _given(
     name: str, text: str, numbers: Mapping[str, str], registers: RegisterMap, words: _Words
 ) -> str:
-    """Return C text of an argument that the map computes from others or from registers."""
     try:
         read = read_expression(text, f"mock.{name}")
     except BackendError as error:
@@ -261,13 +249,7 @@ def _check_alike(
 
 
 def _check_dense(mine: list[Setting], its: list[Setting], convolution: DriverFunction) -> None:
-    """Refuse a map whose fully connected layers are not written as convolutions of one column.
-
-    Args:
-        mine: settings of a convolution.
-        its: settings of a fully connected layer.
-        convolution: function whose jobs look the same.
-    """
+    """Refuse a map whose fully connected layers are not written as convolutions of one column."""
     written = {each.place: each for each in its}
     for each in mine:
         other = written.get(each.place)

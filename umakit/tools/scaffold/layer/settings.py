@@ -14,12 +14,7 @@ from umakit.machine.registers.parts import BitField, Operand
 from umakit.machine.registers.register_map import ANY, RegisterMap, Word, line_of
 from umakit.text.c_text import CText, read_expression
 from umakit.tools.scaffold.answers import OPERATORS
-from umakit.tools.scaffold.layer.functions import (
-    CHANNELS_FIRST,
-    SIGNED,
-    WEIGHTED,
-    DriverFunction,
-)
+from umakit.tools.scaffold.layer.functions import CHANNELS_FIRST, SIGNED, WEIGHTED, DriverFunction
 
 PLAIN = re.compile(r"\$(\w+)(?:\s*([+-])\s*(\d+))?")
 """An argument, or the sum of an argument and a number."""
