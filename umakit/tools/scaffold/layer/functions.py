@@ -87,6 +87,11 @@ class DriverFunction:
         return {each["name"]: each["type"].strip() + each["pointer"] for each in found if each}
 
     @property
+    def prefix(self) -> str:
+        """Prefix of names in the header of the registers."""
+        return self.name.removesuffix(f"_{self.pattern}").upper()
+
+    @property
     def pointers(self) -> list[str]:
         """Names of its tensors."""
         return [name for name, kind in self.arguments.items() if kind.endswith("*")]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from umakit.errors import RegisterMapError, ScaffoldError
 from umakit.machine.registers.parts import BitField
@@ -66,6 +66,25 @@ MACS = {
 """Multiply-accumulates as C text."""
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """The limits of a function's layers, which its pattern's predicate compares.
+
+    Attributes:
+        own: least and largest value of arguments.
+        computed: C text, Python text, least and largest value of computed numbers.
+        derived: names and Python texts of numbers that hardware computes itself.
+    """
+
+    own: Mapping[str, tuple[int, int]]
+    computed: Sequence[tuple[str, str, int, int]]
+    derived: Sequence[tuple[str, str]]
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self.own or self.computed or self.derived)
+
+
 def layer_values(answers: Answers, name: str) -> dict[str, object]:
     """Return the values of the templates of a backend of the kind `layer`.
 
@@ -73,87 +92,111 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
         RegisterMapError: the register map is inconsistent, or lacks a requirement of a layer.
         ScaffoldError: there is a register map, but no simulator for its driver.
     """
-    functions = functions_of(answers, name)
+    functions, roundings = functions_of(answers, name), answers.roundings
     if answers.simulator == "none":
         if answers.registers:
             raise ScaffoldError(
                 "--registers and --simulator none: nothing would answer the driver on this machine",
                 fix="leave out one of them",
             )
-        return {
-            "functions": [_plain_values(each, answers.roundings) for each in functions],
-            "limits": {},
-            "computed": {},
-            "derived": {},
-            "has_limits": False,
-        }
+        return {"functions": [_plain_values(f, roundings) for f in functions], **_limit_values({})}
     registers, text = map_of(answers, name, functions)
     every = functions_of(replace(answers, operators=tuple(TENSORS)), name)
     check_operands(registers, text, every)  # hardware may have more operators than are asked for
     settings = {each: settings_of(registers, text, each) for each in functions}
-    prefix = name.upper()
-    jobs = mock_of(registers, settings, prefix, answers.roundings[0])
-    derived = set(registers.mock)
-    limits = {each.pattern: limits_of(each, settings[each]) for each in functions}
-    computed = {each.pattern: computed_limits(each, settings[each]) for each in functions}
-    own = {each.pattern: derived_of(each, settings[each], registers) for each in functions}
-    assert registers.job is not None
+    jobs = mock_of(registers, settings, name.upper(), roundings[0])
+    limits = {
+        each: _Limits(
+            limits_of(each, written),
+            computed_limits(each, written),
+            derived_of(each, written, registers),
+        )
+        for each, written in settings.items()
+    }
     return {
         "functions": [
-            {
-                **_names(each),
-                "registration": _registration(
-                    each,
-                    constraints_of(each, settings[each], answers.roundings, derived),
-                    bool(limits[each.pattern] or computed[each.pattern] or own[each.pattern]),
-                ),
-                "settings": Code(_settings(settings[each], each, registers, prefix)),
-                "unused": [Code(name) for name in _unused(each, settings[each])],
-            }
+            _function_values(each, settings[each], limits[each].has_any, registers, answers)
             for each in functions
         ],
         "jobs": [_job_values(each) for each in jobs],
+        **_limit_values(limits),
+        **_traits(settings, jobs, registers),
+        **_map_values(registers, name.upper()),
+    }
+
+
+def _function_values(
+    function: DriverFunction,
+    settings: list[Setting],
+    has_limits: bool,
+    registers: RegisterMap,
+    answers: Answers,
+) -> dict[str, object]:
+    constraints = constraints_of(function, settings, answers.roundings, set(registers.mock))
+    return {
+        **_names(function),
+        "registration": _registration(function, constraints, has_limits),
+        "settings": Code(_settings(settings, function, registers)),
+        "unused": [Code(name) for name in _unused(function, settings)],
+    }
+
+
+def _limit_values(limits: Mapping[DriverFunction, _Limits]) -> dict[str, object]:
+    return {
         "limits": {
-            pattern: {argument: list(ends) for argument, ends in found.items()}
-            for pattern, found in limits.items()
-            if found
+            each.pattern: {argument: list(ends) for argument, ends in found.own.items()}
+            for each, found in limits.items()
+            if found.own
         },
         "computed": {
-            pattern: [(Code(label), Code(text), *ends) for label, text, *ends in found]
-            for pattern, found in computed.items()
-            if found
+            each.pattern: [
+                (Code(label), Code(text), *ends) for label, text, *ends in found.computed
+            ]
+            for each, found in limits.items()
+            if found.computed
         },
         "derived": {
-            pattern: [(name, Code(_in_lines(name, text))) for name, text in found]
-            for pattern, found in own.items()
-            if found
+            each.pattern: [(name, Code(_in_lines(name, text))) for name, text in found.derived]
+            for each, found in limits.items()
+            if found.derived
         },
-        "has_limits": any(any(each.values()) for each in (limits, computed, own)),
-        "has_fields": any(each.field for found in settings.values() for each in found),
-        "has_signed_fields": any(
-            each.field is not None and each.is_signed
-            for found in settings.values()
-            for each in found
-        ),
+        "has_limits": any(each.has_any for each in limits.values()),
+    }
+
+
+def _traits(
+    settings: Mapping[DriverFunction, list[Setting]],
+    jobs: Sequence[MockJob],
+    registers: RegisterMap,
+) -> dict[str, object]:
+    """Return which helpers of a driver and its simulator are needed."""
+    fields = [each for found in settings.values() for each in found if each.field is not None]
+    return {
+        "has_fields": bool(fields),
+        "has_signed_fields": any(each.is_signed for each in fields),
         "has_windows": any(each.function.operator in IMAGES for each in jobs),
         "has_zero_points": any(not each.function.is_pool for each in jobs),
         "has_scales": any(each.function.operator in WEIGHTED for each in jobs),
-        "most_tensors": max(len(each.pointers) for each in functions)
+        "most_tensors": max(len(each.pointers) for each in settings)
         + (registers.descriptor is not None),
+    }
+
+
+def _map_values(registers: RegisterMap, prefix: str) -> dict[str, object]:
+    job = registers.job
+    assert job is not None
+    clear = registers.clear if registers.access.reports_errors else ""
+    places = {
+        "start": job.start, "error": job.error, "busy": job.busy, "stop": job.stop,
+        "identity": job.identity, "reported": registers.error, "clear": clear,
+    }  # fmt: skip
+    return {
         "map": registers,
         "descriptor": registers.descriptor,
         "buffer_alignment": registers.buffer_alignment,
-        "start": _place(registers, registers.job.start, prefix),
-        "error": _place(registers, registers.job.error, prefix),
-        "busy": _place(registers, registers.job.busy, prefix),
-        "stop": _place(registers, registers.job.stop, prefix),
-        "identity": _place(registers, registers.job.identity, prefix),
+        **{key: _place(registers, text, prefix) for key, text in places.items()},
         "registers": [_register_values(each, prefix) for each in registers.registers],
         "answers": registers.access,
-        "reported": _place(registers, registers.error, prefix),
-        "clear": _place(
-            registers, registers.clear if registers.access.reports_errors else "", prefix
-        ),
     }
 
 
@@ -249,9 +292,7 @@ def _in_lines(name: str, text: str) -> str:
     return "\n".join(["(", *(f"{SPACE * 3}{part}" for part in parts), f"{SPACE * 2})"])
 
 
-def _settings(
-    settings: Sequence[Setting], function: DriverFunction, registers: RegisterMap, prefix: str
-) -> str:
+def _settings(settings: Sequence[Setting], function: DriverFunction, registers: RegisterMap) -> str:
     by_word: dict[str, list[Setting]] = {}
     for each in settings:
         by_word.setdefault(each.word.name, []).append(each)
@@ -259,18 +300,18 @@ def _settings(
     words = registers.words
     for word in words:
         value = f" |\n{SPACE * 3}".join(
-            _value(each, function, prefix) for each in by_word.get(word.name, [])
+            _value(each, function) for each in by_word.get(word.name, [])
         )
         if registers.descriptor is not None:
             lines.append(f"/* {word.name} */ {value or '0u'},")
         elif value:
-            opening = f"{{{prefix}_{word.name}_OFFSET,"
+            opening = f"{{{function.prefix}_{word.name}_OFFSET,"
             apart = f"\n{SPACE * 3}" if len(opening) + len(value.split("\n")[0]) > 84 else " "
             lines.append(f"{opening}{apart}{value}}},")
     return "\n".join(f"{SPACE * 2}{line}" for line in lines)
 
 
-def _value(setting: Setting, function: DriverFunction, prefix: str) -> str:
+def _value(setting: Setting, function: DriverFunction) -> str:
     pointer = next((each for each in setting.text.names if each in function.pointers), None)
     if pointer is not None:
         direction = "UMAKIT_FROM_DEVICE" if pointer == "result" else "UMAKIT_TO_DEVICE"
@@ -291,7 +332,7 @@ def _value(setting: Setting, function: DriverFunction, prefix: str) -> str:
             else (f"(uint32_t)({value})")
         )
     lowest, highest = setting.range
-    symbol = f"{prefix}_{setting.word.name}_{setting.field.name}"
+    symbol = f"{function.prefix}_{setting.word.name}_{setting.field.name}"
     return f"field(&job, {value}, {_int64(lowest)}, {_int64(highest)}, {symbol}_SHIFT)"
 
 
