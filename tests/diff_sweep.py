@@ -41,7 +41,7 @@ from umakit.library.export import Library
 from umakit.pipeline import export_program
 from umakit.quantized import quantize_to_integers
 from umakit.tools.diff import CPU_KERNELS, NUMPY, DiffResult, diff_model
-from umakit.tools.diff import libraries as of_libraries
+from umakit.tools.diff import session as of_libraries
 from umakit.tools.diff import truth as of_truth
 
 Array = np.ndarray[Any, Any]

@@ -23,9 +23,8 @@ from umakit.testing.check.cases import Case, LayerSettings, read_case
 from umakit.testing.check.claims import Claim, claims_of
 from umakit.testing.check.cover import Cover
 from umakit.testing.check.drawing import Walk
-from umakit.testing.check.groups import groups_of
 from umakit.testing.check.plan import Plan, in_sequence, kinds_of
-from umakit.testing.check.report import Failure
+from umakit.testing.check.report import Failure, groups_of
 
 MOST_LAYERS = 300
 ACCEL = '[accelerator]\nname = "npu"\n\n[array]\nrows = 6\ncolumns = 4\n'

@@ -17,9 +17,8 @@ from umakit.testing.check import isolation
 from umakit.testing.check.cases import SEED, Case, LayerSettings, read_case
 from umakit.testing.check.claims import Claim, accepts, claims_of
 from umakit.testing.check.drawing import Walk
-from umakit.testing.check.groups import groups_of
 from umakit.testing.check.isolation import STOPPED, is_same_cause, shrunk
-from umakit.testing.check.report import Failure
+from umakit.testing.check.report import Failure, groups_of
 
 ROUNDS = 8
 """Libraries that a reduction may build."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from umakit.errors import LibraryError
 from umakit.files.outputs import MEMORY_MAP, check_file, check_parent
-from umakit.files.pictures import write_picture
+from umakit.files.staging import write_picture
 from umakit.text.escaping import shown
 
 if TYPE_CHECKING:

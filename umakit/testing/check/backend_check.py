@@ -22,10 +22,9 @@ from umakit.testing.check.batch import member_of, network_of, write_wave
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.checks import fails_beside_another
 from umakit.testing.check.claims import Claim, refusal_of
-from umakit.testing.check.groups import Group, groups_of
 from umakit.testing.check.isolation import Tell, fails_alone, is_same_cause, reduced, said_behind
 from umakit.testing.check.plan import DRAWS, Plan
-from umakit.testing.check.report import CheckReport, Counts, Failure
+from umakit.testing.check.report import CheckReport, Counts, Failure, Group, groups_of
 from umakit.testing.check.session import Cases, Outcome, Session, Workers, outcome_of
 from umakit.testing.programs import ProgramReport
 from umakit.testing.programs.program_check import Wanted, check_programs

@@ -15,8 +15,7 @@ from umakit.files.processes import is_of_limit, processor_seconds
 from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Setting
 from umakit.testing.check.cases import SEED, Case, LayerSettings
 from umakit.testing.check.claims import Claim, accepts, layers_of
-from umakit.testing.check.groups import Group
-from umakit.testing.check.report import Failure
+from umakit.testing.check.report import Failure, Group
 from umakit.testing.check.session import Session
 
 NEAR, FURTHER = 3, 12

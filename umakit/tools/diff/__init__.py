@@ -26,7 +26,6 @@ from umakit.partition.partitioner import Partitioned
 from umakit.pipeline import ExportOptions, import_network, partition_network
 from umakit.testing.differences import DEFAULT_TOLERANCE, TensorDifference, Tolerance, worst_of
 from umakit.tools.diff.blame import find_blame
-from umakit.tools.diff.libraries import compiled_library, keeps_results, storing, written_library
 from umakit.tools.diff.references import (
     AUTOMATIC,
     CPU_KERNELS,
@@ -40,7 +39,13 @@ from umakit.tools.diff.references import (
     select_references,
 )
 from umakit.tools.diff.result import Blame, DiffResult, Disagreement, LayerResult
-from umakit.tools.diff.session import LibraryUnderTest
+from umakit.tools.diff.session import (
+    LibraryUnderTest,
+    compiled_library,
+    keeps_results,
+    storing,
+    written_library,
+)
 from umakit.tools.diff.truth import Reference, rewritten_notice, stop_notices
 from umakit.tools.diff.values import every_value
 from umakit.tools.inputs import first_states, given_inferences, random_inferences

@@ -17,7 +17,6 @@ from umakit.pipeline import ExportOptions, export_program
 from umakit.registration.backend import Backend
 from umakit.testing.differences import TensorDifference, Tolerance, compare
 from umakit.tools.diff.decider import NotDecided, decided
-from umakit.tools.diff.libraries import form_of_weights
 from umakit.tools.diff.process import RuntimeStopped
 from umakit.tools.diff.references import (
     CPU_KERNELS,
@@ -29,7 +28,7 @@ from umakit.tools.diff.references import (
     cannot_be_reference,
 )
 from umakit.tools.diff.result import Disagreement
-from umakit.tools.diff.values import EveryValue, Value
+from umakit.tools.diff.values import EveryValue, Value, form_of_weights
 
 Array = npt.NDArray[Any]
 

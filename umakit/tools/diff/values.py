@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from umakit import tvm_api
+from umakit.backend.base import UMABackend
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT
 from umakit.frontend.model import Model, TensorSpecification
 from umakit.operators.offload.rounding import call_rounded_by
 from umakit.operators.registry import operator_of
@@ -149,3 +151,17 @@ class _Exposer(tvm_api.PyExprMutator):
             whole = self._origins.get(expression.tuple_value)
             return None if whole is None else (whole[0], int(expression.index))
         return self._origins.get(expression) if isinstance(expression, tvm_api.Var) else None
+
+
+MOST_CONSTANTS_IN_C = 4 * 1024 * 1024
+"""Maximum size in bytes of constants in C; more would take too long to compile."""
+
+
+def form_of_weights(module: Any, backends: Sequence[UMABackend] = ()) -> Literal["c", "blob"]:
+    """Return the default form of constants: a blob if they are large and fit a blob."""
+    if any(each.configuration.dma.alignment > CONSTANT_ALIGNMENT for each in backends):
+        return "c"
+    constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
+    arrays = [tvm_api.constant_array(constant) for constant in constants]
+    size = sum(array.nbytes for array in arrays if array is not None)
+    return "blob" if size > MOST_CONSTANTS_IN_C else "c"

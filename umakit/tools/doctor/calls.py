@@ -27,6 +27,7 @@ from umakit.registration.code import included_text, texts_in
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, any_error, doubtful, failed, ok, refused, skipped
 from umakit.tools.doctor.compiling import (
+    UNKNOWN_NAME,
     StagedDriver,
     Symbols,
     compiled,
@@ -36,7 +37,6 @@ from umakit.tools.doctor.compiling import (
     undefined_names,
 )
 from umakit.tools.doctor.driver import PROGRAM, fault_of
-from umakit.tools.doctor.mends import UNKNOWN_NAME
 from umakit.tools.doctor.probes import SIMULATOR, Probes, staged_simulators
 
 CALLS, LINK = "driver calls", "link"

@@ -25,8 +25,7 @@ from umakit.registration.sources.tree import source_tree
 from umakit.text.escaping import shell_word
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, failed, ok, refused
-from umakit.tools.doctor.compiling import StagedDriver, compiled, first_error
-from umakit.tools.doctor.mends import mend_of
+from umakit.tools.doctor.compiling import StagedDriver, compiled, first_error, mend_of
 
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
 

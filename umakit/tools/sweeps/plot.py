@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from umakit.errors import InputError
 from umakit.files.outputs import SWEEP_PLOT, check_file, check_parent
-from umakit.files.pictures import write_picture
+from umakit.files.staging import write_picture
 from umakit.text.escaping import shortened, shown
 from umakit.tools.sweeps.settings import Settings
 from umakit.tools.sweeps.sweep import Cost, Sweep, SweptMachine, cost_of
