@@ -64,28 +64,25 @@ __all__ = [
 __getattr__ = imported_on_use(
     __name__,
     {
-        "AcceleratorConfig": "umakit.machine.accelerator_config",
-        "AcceleratorSection": "umakit.machine.accelerator_config",
-        "ArraySection": "umakit.machine.accelerator_config",
-        "DeviceSection": "umakit.machine.accelerator_config",
-        "DmaSection": "umakit.machine.accelerator_config",
-        "MemorySection": "umakit.machine.accelerator_config",
+        **dict.fromkeys(
+            ("AcceleratorConfig", "AcceleratorSection", "ArraySection", "DeviceSection",
+             "DmaSection", "MemorySection"),
+            "umakit.machine.accelerator_config",
+        ),
         **dict.fromkeys(
             ("CostSection", "DriverSection", "EngineSection", "MachineSection", "QueueSection"),
             "umakit.machine.machine_config",
         ),
         "SimulatorSection": "umakit.machine.simulator_config",
-        "BoardNotes": "umakit.registration.registered",
-        "DeviceUse": "umakit.registration.registered",
-        "OpStrategy": "umakit.registration.target",
-        "PassPhase": "umakit.registration.registered",
-        "Pattern": "umakit.registration.registered",
-        "UMABackend": "umakit.backend.base",
-        "create_target": "umakit.registration.target",
-        "find_backend": "umakit.backend.registry",
-        "list_backends": "umakit.backend.registry",
-        "load_backend_folder": "umakit.backend.registry",
-        "target_attributes": "umakit.registration.target",
-        "undecided": "umakit.backend.base",
+        **dict.fromkeys(
+            ("BoardNotes", "DeviceUse", "PassPhase", "Pattern"), "umakit.registration.registered"
+        ),
+        **dict.fromkeys(
+            ("OpStrategy", "create_target", "target_attributes"), "umakit.registration.target"
+        ),
+        **dict.fromkeys(("UMABackend", "undecided"), "umakit.backend.base"),
+        **dict.fromkeys(
+            ("find_backend", "list_backends", "load_backend_folder"), "umakit.backend.registry"
+        ),
     },
-)
+)  # fmt: skip

@@ -142,33 +142,27 @@ class Backend(ABC):
 
     def _register_relax_pass(self, phase: PassPhase, relax_pass: object) -> None:
         """Run a Relax pass in a Relax phase, after earlier registered passes."""
-        self._check_phase(phase)
-        if phase not in RELAX_PHASES:
-            raise BackendError(
-                f"{phase.name} is a TIR phase",
-                where=self.target_name,
-                fix="register the pass with _register_tir_pass",
-            )
-        self.passes[phase].append(relax_pass)
+        self._register_pass(phase, relax_pass, is_relax=True)
 
     def _register_tir_pass(self, phase: PassPhase, tir_pass: object) -> None:
         """Run a TIR pass in a TIR phase, after earlier registered passes."""
-        self._check_phase(phase)
-        if phase in RELAX_PHASES:
-            raise BackendError(
-                f"{phase.name} is a Relax phase",
-                where=self.target_name,
-                fix="register the pass with _register_relax_pass",
-            )
-        self.passes[phase].append(tir_pass)
+        self._register_pass(phase, tir_pass, is_relax=False)
 
-    def _check_phase(self, phase: object) -> None:
+    def _register_pass(self, phase: object, registered: object, *, is_relax: bool) -> None:
         if not isinstance(phase, PassPhase):
             raise BackendError(
                 f"{phase!r} is no phase of passes",
                 where=self.target_name,
                 fix=f"choose one of {', '.join(f'PassPhase.{each.name}' for each in PassPhase)}",
             )
+        if (phase in RELAX_PHASES) != is_relax:
+            kind, other = ("TIR", "tir") if is_relax else ("Relax", "relax")
+            raise BackendError(
+                f"{phase.name} is a {kind} phase",
+                where=self.target_name,
+                fix=f"register the pass with _register_{other}_pass",
+            )
+        self.passes[phase].append(registered)
 
     def _register_pattern(
         self,

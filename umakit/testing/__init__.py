@@ -38,14 +38,11 @@ __all__ = [
 __getattr__ = imported_on_use(
     __name__,
     {
-        "AOTModel": "umakit.testing.harness",
-        "AOTReport": "umakit.testing.harness",
-        "CheckReport": "umakit.testing.check",
+        **dict.fromkeys(("CheckReport", "check_backend", "check_layer"), "umakit.testing.check"),
+        **dict.fromkeys(
+            ("AOTModel", "AOTReport", "compile_and_run", "conv2d_model", "llvm_runner"),
+            "umakit.testing.harness",
+        ),
         "QuantizedNetwork": "umakit.testing.example_networks",
-        "check_backend": "umakit.testing.check",
-        "check_layer": "umakit.testing.check",
-        "compile_and_run": "umakit.testing.harness",
-        "conv2d_model": "umakit.testing.harness",
-        "llvm_runner": "umakit.testing.harness",
     },
 )

@@ -98,7 +98,7 @@ class Replay:
     """Runs programs; a context manager.
 
     Args:
-        program: program of `building.build_programs`.
+        program: program of `recording.build_programs`.
         facts: facts about registers.
         folder: folder for files.
         environment: further environment variables of the process.

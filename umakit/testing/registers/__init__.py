@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a device follows its register map: reset values, writable bits, holes.
 
-`comparison.compare` finds the differences of any `accesses.Registers`. `register_check` builds and
+`comparison.compare` finds the differences of any `Registers`. `register_check` builds and
 drives the device of a backend.
 """
 

@@ -4,8 +4,7 @@
 ::
 
     answers.py    Kind, Answers      the flags of `uma new`, checked; `OPERATORS`
-    kinds.py      KINDS              one entry for each kind of accelerator
-    new.py        new_backend        renders templates and writes a new folder; tutorials
+    new.py        KINDS, new_backend one entry for each kind; renders templates, writes a folder
     record.py     read_record        `.umakit/` of a project: its flags, its files as written; names
     update.py     update_backend     `uma new --update`, which merges edited files
 
@@ -18,7 +17,7 @@
    (pyproject.toml, run.py, test_backend.py, README.md, ...); a file of the kind with the same path
    replaces them. The shared README.md includes `kind_NAME/_steps.md.j2`, the steps of that kind in
    order. Templates whose names begin with `_` are included by others and write no file.
-2. `KINDS` in kinds.py gets `Kind(name, summary, operators, flags, page)`: the flags of the kind
+2. `KINDS` in new.py gets `Kind(name, summary, operators, flags, page)`: the flags of the kind
    with their defaults, and functions that compute further values for its templates (`values`) or
    whole files without a template (`files`), for example from a register map (`answers.registers` is
    its text, empty without `--registers`).
