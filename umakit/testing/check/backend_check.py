@@ -210,11 +210,14 @@ class _Run:
             backend, right = self._session.backend, self.right[::-1]
             report.failures = fails_beside_another(backend, right, folder, device)
         drawn = (claims[name] for name in self._plan.names)
-        report.failures += [_undrawn(claim) for claim in drawn if claim.drawing is None]
+        report.failures += [
+            Failure(claim.name, claim.undrawn, None, claim.how_to_draw)
+            for claim in drawn
+            if claim.drawing is None
+        ]
         _add_what_never_ran(report)
 
     def _reduce(self, groups: Sequence[Group], seconds: float) -> None:
-        """Replace failures by one reduced failure per group, up to `MOST_GROUPS` a pattern."""
         report = self._report
         for counts in report.operators.values():
             counts.failed = 0
@@ -388,7 +391,6 @@ def check_layer(
 
 
 def _note_refusal(report: CheckReport, pattern: str, refusal: str) -> None:
-    """Count the refusal of a single layer by its pattern as a failure."""
     counts = report.operators[pattern]
     what = f"the layer does not run on the accelerator: {refusal}"
     if counts.ran:
@@ -406,10 +408,6 @@ def _chosen(claims: dict[str, Claim], wanted: Sequence[str]) -> list[str]:
                 fix=closest_or_all(name, list(claims), "patterns"),
             )
     return [name for name in claims if not wanted or name in wanted]
-
-
-def _undrawn(claim: Claim) -> Failure:
-    return Failure(claim.name, claim.undrawn, None, claim.how_to_draw)
 
 
 def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
@@ -430,10 +428,7 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
 
 
 def _add_what_never_ran(report: CheckReport) -> None:
-    """Add a failure for each pattern without any accepted layer.
-
-    Also add a failure for each value that a constraint lists and no layer can have.
-    """
+    """Add a failure for each pattern, and for each listed value, that no layer can have."""
     for name, cover in report.covers.items():
         if not cover.has_any:
             report.failures.append(

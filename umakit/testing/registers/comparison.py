@@ -57,10 +57,7 @@ class Registers(Protocol):
 ONES = WORD - 1
 
 PATTERNS = (
-    0,
-    ONES,
-    0x55555555,
-    0xAAAAAAAA,
+    *(0, ONES, 0x55555555, 0xAAAAAAAA),
     *(1 << bit for bit in range(32)),
     *(ONES ^ (1 << bit) for bit in range(32)),
 )
@@ -109,18 +106,12 @@ def compare(
     work = _Work(device, registers, configured)
     found = work.found
     found.left_out = [each.name for each in registers.registers if each.volatile]
-    answers = {"holes": registers.access.holes, "wrong": registers.access.wrong,
-               "reserved": registers.access.reserved}  # fmt: skip
-    found.unknown = [key for key, answer in answers.items() if not answer]
+    keys = ("holes", "wrong", "reserved")
+    found.unknown = [key for key in keys if not getattr(registers.access, key)]
     steps = (
-        work.after_power_on,
-        work.stored,
-        work.all_at_once,
-        work.reserved,
-        work.wrong_accesses,
-        work.holes,
-        work.after_reset,
-    )
+        work.after_power_on, work.stored, work.all_at_once, work.reserved, work.wrong_accesses,
+        work.holes, work.after_reset,
+    )  # fmt: skip
     try:
         for step in steps:
             if len(found.differences) < MOST_SENTENCES:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from umakit.errors import BackendError, RegisterMapError
 from umakit.machine.registers.parts import BitField, Operand
 from umakit.machine.registers.register_map import ANY, RegisterMap, Word, line_of
-from umakit.text.c_text import CText, read_expression
+from umakit.text.c_text import CText, filled, read_expression
 from umakit.tools.scaffold.answers import OPERATORS
 from umakit.tools.scaffold.layer.functions import CHANNELS_FIRST, SIGNED, WEIGHTED, DriverFunction
 
@@ -264,6 +264,50 @@ def constraints_of(
     if function.operator == "depthwise":
         found.append("multipliers=None")
     return found
+
+
+def derived_of(
+    function: DriverFunction, settings: list[Setting], registers: RegisterMap
+) -> list[tuple[str, str]]:
+    """Return numbers of a layer that hardware computes itself.
+
+    Args:
+        function: the C function.
+        settings: writes of the function.
+        registers: the map; `mock_of` has checked the names in its section `[mock]`.
+
+    Returns:
+        Name, and the hardware's computation as Python with the arguments in a dictionary `n`.
+
+    Raises:
+        RegisterMapError: a text is more than arithmetic, so that layers could not be compared.
+    """
+    found = []
+    written = {each.word.name: _operand(each) for each in settings if each.field is None}
+    for name, text in registers.mock.items():
+        if name not in function.numbers:
+            continue
+        read = read_expression(text, f"mock.{name}")
+        texts = {each: f"${each}" for each in read.names}
+        texts |= {each: written[each] for each in read.names if each in written}
+        whole = read_expression(filled(read.text, texts), f"mock.{name}")
+        python = python_text(whole, "n") if set(whole.names) <= set(function.numbers) else None
+        if python is None:
+            raise RegisterMapError(
+                f"mock.{name}: layers cannot be compared with {text!r}",
+                where=MAP_FILE,
+                fix="write it with numbers, arguments, registers without fields, and + - * / % << "
+                ">> & |",
+            )
+        found.append((name, python))
+    return found
+
+
+def _operand(setting: Setting) -> str:
+    """Return the text of a register as an operand; a name in parentheses would be a cast."""
+    text = setting.text.text
+    is_name = [text] == [f"${name}" for name in setting.text.names]
+    return text if is_name else f"({text})"
 
 
 SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")

@@ -18,7 +18,7 @@ from umakit.machine.registers.texts import (
     register_package,
     register_table,
 )
-from umakit.text.c_text import filled, read_expression
+from umakit.text.c_text import filled
 from umakit.text.rendering import Code
 from umakit.tools.scaffold.answers import Answers
 from umakit.tools.scaffold.layer.default_map import default_map
@@ -37,6 +37,7 @@ from umakit.tools.scaffold.layer.settings import (
     check_operands,
     computed_limits,
     constraints_of,
+    derived_of,
     limits_of,
     python_text,
     settings_of,
@@ -414,47 +415,3 @@ def _register_values(register: Register, prefix: str) -> dict[str, object]:
         "readable": int(register.access != "wo"),
         "writable": int(register.access != "ro"),
     }
-
-
-def derived_of(
-    function: DriverFunction, settings: Sequence[Setting], registers: RegisterMap
-) -> list[tuple[str, str]]:
-    """Return numbers of a layer that hardware computes itself.
-
-    Args:
-        function: the C function.
-        settings: writes of the function.
-        registers: the map; `mock_of` has checked the names in its section `[mock]`.
-
-    Returns:
-        Name, and the hardware's computation as Python with the arguments in a dictionary `n`.
-
-    Raises:
-        RegisterMapError: a text is more than arithmetic, so that layers could not be compared.
-    """
-    found = []
-    written = {each.word.name: _operand(each) for each in settings if each.field is None}
-    for name, text in registers.mock.items():
-        if name not in function.numbers:
-            continue
-        read = read_expression(text, f"mock.{name}")
-        texts = {each: f"${each}" for each in read.names}
-        texts |= {each: written[each] for each in read.names if each in written}
-        whole = read_expression(filled(read.text, texts), f"mock.{name}")
-        python = python_text(whole, "n") if set(whole.names) <= set(function.numbers) else None
-        if python is None:
-            raise RegisterMapError(
-                f"mock.{name}: layers cannot be compared with {text!r}",
-                where=MAP_FILE,
-                fix="write it with numbers, arguments, registers without fields, and + - * / % << "
-                ">> & |",
-            )
-        found.append((name, python))
-    return found
-
-
-def _operand(setting: Setting) -> str:
-    """Return the text of a register as an operand; a name in parentheses would be a cast."""
-    text = setting.text.text
-    is_name = [text] == [f"${name}" for name in setting.text.names]
-    return text if is_name else f"({text})"
