@@ -5,12 +5,12 @@
 drives the device of a backend.
 """
 
-from umakit.testing.registers.comparison import Access, Comparison, Registers, compare
-from umakit.testing.registers.register_check import RegisterReport, check_registers, map_of
+from umakit.testing.registers.accesses import Access, RegisterReport, Registers
+from umakit.testing.registers.comparison import compare
+from umakit.testing.registers.register_check import check_registers, map_of
 
 __all__ = [
     "Access",
-    "Comparison",
     "RegisterReport",
     "Registers",
     "check_registers",

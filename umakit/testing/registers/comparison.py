@@ -3,56 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
 
 from umakit.errors import DeviceError
 from umakit.machine.registers.parts import WORD
 from umakit.machine.registers.register_map import Answer, Register, RegisterMap
-
-
-class Access(NamedTuple):
-    """A read or a write of a register.
-
-    Attributes:
-        offset: offset in bytes from the first register, a multiple of 4.
-        value: value to write, below 2^32; None for a read.
-    """
-
-    offset: int
-    value: int | None = None
-
-
-class BusError(int):
-    """Value of a read that ended in a bus error. On a board, the driver reads all ones.
-
-    Attributes:
-        response: name of the error, such as `SLVERR`.
-    """
-
-    response: str
-
-    def __new__(cls, value: int, response: str) -> BusError:
-        found = super().__new__(cls, value)
-        found.response = response
-        return found
-
-
-class Registers(Protocol):
-    """Registers of a device."""
-
-    def run(self, accesses: Sequence[Access]) -> list[int]:
-        """Make accesses in order; return the values of the reads.
-
-        Raises:
-            DeviceError: the device failed.
-        """
-
-    def reset(self) -> bool:
-        """Bring the device into its power-on state; return whether it supports that."""
-
+from umakit.testing.registers.accesses import Access, BusError, RegisterReport, Registers
 
 ONES = WORD - 1
 
@@ -73,26 +30,9 @@ RESETS = 8
 MOST_SENTENCES = 20
 
 
-@dataclass
-class Comparison:
-    """The result of a comparison.
-
-    Attributes:
-        differences: a sentence each: register, bits, expected and read values.
-        registers: number of registers.
-        left_out: names of registers that change by themselves.
-        unknown: accesses forbidden to drivers whose effect the map does not define.
-    """
-
-    registers: int
-    differences: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-
-
 def compare(
     device: Registers, registers: RegisterMap, configured: Mapping[str, int] = MappingProxyType({})
-) -> Comparison:
+) -> RegisterReport:
     """Compare a device in its power-on state with its register map.
 
     The only commands given are the one that clears errors and, at the end, a reset. A device that
@@ -128,7 +68,7 @@ class _Work:
         self, device: Registers, registers: RegisterMap, configured: Mapping[str, int]
     ) -> None:
         self._device, self._map, self._configured = device, registers, configured
-        self.found = Comparison(len(registers.registers))
+        self.found = RegisterReport("", len(registers.registers))
         read = [each for each in registers.registers if each.access != "wo" and not each.volatile]
         self._by_offset = {each.offset: each for each in read}
         self._initial: dict[int, int] = {}

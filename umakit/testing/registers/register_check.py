@@ -7,9 +7,7 @@ import contextlib
 import functools
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from umakit import sim
 from umakit.codegen.driver_names import device_file, is_simulated, kit_simulator
@@ -28,47 +26,12 @@ from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.registers.register_map import Register, RegisterMap, read_register_map
 from umakit.registration.backend import Backend
 from umakit.registration.buffer_alignment import MAP_FILE, check_map_alignment
-from umakit.testing.registers.comparison import Access, BusError, compare
+from umakit.testing.registers.accesses import Access, BusError, RegisterReport
+from umakit.testing.registers.comparison import compare
 from umakit.text.rendering import render
 
 SECONDS = 600.0
 """Time limit of a register check."""
-
-
-@dataclass
-class RegisterReport:
-    """The result of a check of registers.
-
-    Attributes:
-        map: path of the map, or its name and owner.
-        registers: number of registers in the map.
-        accesses: number of accesses.
-        differences: a sentence each.
-        left_out: names of registers that change by themselves, which were not compared.
-        unknown: keys of `[access]` that the map lacks: these accesses were not made.
-    """
-
-    map: str
-    registers: int
-    accesses: int = 0
-    differences: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-
-    @property
-    def summary(self) -> str:
-        """Summary of the comparison in a line."""
-        compared = self.registers - len(self.left_out)
-        text = f"registers: {compared} of {self.registers} compared with {self.map}"
-        count = len(self.differences)
-        text += f", {self.accesses:,} accesses, {count} difference{'' if count == 1 else 's'}"
-        if self.unknown:
-            text += f"; not tried, because [access] does not say it: {', '.join(self.unknown)}"
-        return text
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-        return dict(vars(self))
 
 
 def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
@@ -169,11 +132,9 @@ def check_registers(
         temporary_folder("umakit-registers-") as folder,
         opened(backend, folder, seconds, device) as session,
     ):
-        compared = compare(session, registers, configured)
-        return RegisterReport(
-            name, compared.registers, session.accesses, compared.differences,
-            compared.left_out, compared.unknown,
-        )  # fmt: skip
+        report = compare(session, registers, configured)
+        report.map, report.accesses = name, session.accesses
+        return report
 
 
 PROGRAM = "umakit_check_registers"
