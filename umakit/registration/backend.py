@@ -142,13 +142,13 @@ class Backend(ABC):
 
     def _register_relax_pass(self, phase: PassPhase, relax_pass: object) -> None:
         """Run a Relax pass in a Relax phase, after earlier registered passes."""
-        self._register_pass(phase, relax_pass, is_relax=True)
+        self._add_pass(phase, relax_pass, is_relax=True)
 
     def _register_tir_pass(self, phase: PassPhase, tir_pass: object) -> None:
         """Run a TIR pass in a TIR phase, after earlier registered passes."""
-        self._register_pass(phase, tir_pass, is_relax=False)
+        self._add_pass(phase, tir_pass, is_relax=False)
 
-    def _register_pass(self, phase: object, registered: object, *, is_relax: bool) -> None:
+    def _add_pass(self, phase: object, registered: object, *, is_relax: bool) -> None:
         if not isinstance(phase, PassPhase):
             raise BackendError(
                 f"{phase!r} is no phase of passes",
