@@ -19,6 +19,7 @@ from umakit.operators.registry import name_for_readers
 from umakit.partition.choice import Decision, Key, LayerCosts, by_cycles, by_order
 from umakit.partition.constant_roles import ConstantRoles, constant_roles
 from umakit.partition.layouts.choose import Fitted, fit_layouts
+from umakit.partition.macs import multiply_accumulates
 from umakit.partition.matching import Refusals, fuse_all, offloaded_rows, reason_of
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import (
@@ -26,7 +27,6 @@ from umakit.partition.report import (
     OffloadReport,
     OperatorPlacement,
     UnusedBackend,
-    multiply_accumulates,
     unused_backend,
 )
 from umakit.registration.backend import Backend

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from umakit import tvm_api
 from umakit.errors import NOTHING_RUNS, OffloadError
-from umakit.operators.registry import operator_of
 from umakit.partition.choice import CPU as CPU
 from umakit.partition.choice import Decision
 from umakit.partition.comparison import Comparison
@@ -226,40 +223,3 @@ class OffloadReport:
             {**row.as_json(), **({} if row.decision is None else row.decision.as_json())}
             for row in self.placements
         ]
-
-
-CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
-TRANSPOSED_CONVOLUTIONS = ("nn.conv1d_transpose", "nn.conv2d_transpose")
-
-
-def multiply_accumulates(operator: str, call: tvm_api.Call, result: tvm_api.Expr) -> int:
-    """Return the MACs of an operator; 0 for operators without MACs and for symbolic shapes.
-
-    Args:
-        operator: for example `nn.conv2d`.
-        call: the Relax call.
-        result: an expression of the call's type.
-    """
-    if operator == "recurrent":
-        gates, weights = (tvm_api.static_shape(argument) for argument in call.args[:2])
-        return math.prod(gates) * weights[1] if gates and weights else 0
-    output = tvm_api.static_shape(result)
-    if output is None:
-        return 0
-    if operator in CONVOLUTIONS + TRANSPOSED_CONVOLUTIONS:
-        weights = tvm_api.static_shape(call.args[1])
-        data = tvm_api.static_shape(call.args[0])
-        if weights is None or data is None:
-            return 0
-        layout = str(call.attrs.kernel_layout)
-        transposed = operator in TRANSPOSED_CONVOLUTIONS
-        channel_axis = layout.index("I" if transposed else "O")
-        per_position = math.prod(weights) // weights[channel_axis]
-        return math.prod(data if transposed else output) * per_position
-    integer = operator_of(call)
-    if integer is not None:
-        return 0 if integer.macs is None else integer.macs(call, output)
-    if operator == "matmul":
-        left = tvm_api.static_shape(call.args[0])
-        return math.prod(output) * left[-1] if left else 0
-    return 0

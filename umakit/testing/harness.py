@@ -26,8 +26,9 @@ from umakit.lower import expand_requantize
 from umakit.lower.legalizations import all_legalizations
 from umakit.operators.offload.rounding import call_rounded_by
 from umakit.operators.registry import operator_of
+from umakit.partition.macs import multiply_accumulates
 from umakit.partition.partitioner import partition
-from umakit.partition.report import OffloadReport, multiply_accumulates
+from umakit.partition.report import OffloadReport
 from umakit.pipeline import compile_model, export_program
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend

@@ -30,9 +30,10 @@ from umakit.operators.offload.constraints import OtherLayout, OtherOperator
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.partition.layouts.graph import Graph, Rewritten, Var, rewrite
 from umakit.partition.layouts.rules import Axes, Flip
+from umakit.partition.macs import multiply_accumulates
 from umakit.partition.matching import Refusals, fuse_all, offloaded_rows
 from umakit.partition.provenance import Provenance, note_rows
-from umakit.partition.report import CPU, OperatorPlacement, multiply_accumulates
+from umakit.partition.report import CPU, OperatorPlacement
 from umakit.registration.backend import Backend
 from umakit.registration.registered import Pattern
 from umakit.tvm_api import IRModule
