@@ -36,8 +36,7 @@ from umakit.cli.options import (
 
 from umakit.errors import InputError
 from umakit.files.outputs import check_distinct
-from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT
-from umakit.memory.planners import DEFAULT_PLANNER
+from umakit.memory.planners import DEFAULT_PLANNER, DEFAULT_SCRATCH_LIMIT
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:

@@ -29,10 +29,9 @@ from umakit.codegen.signed_sums import with_signed_sums
 from umakit.codegen.statuses import SCRATCH_TOO_SMALL, status_function
 from umakit.codegen.value_names import ValueNames
 from umakit.lower.check_statements import is_index_check
-from umakit.lower.driver_calls import DriverCall, TextCall
+from umakit.lower.driver_calls import DriverCall, Parameter, TextCall
 from umakit.lower.index_ranges import Elements
 from umakit.lower.kernels import Kernel
-from umakit.lower.parameters import Parameter
 from umakit.registration.kernels import SCRATCH_BYTES
 from umakit.registration.registered import ReplaceCallExtern
 from umakit.text.c_text import filled

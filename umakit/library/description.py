@@ -24,9 +24,8 @@ from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.scratch_limit import alive_bytes, scratch_bytes
 from umakit.partition.report import CPU, OffloadReport
 from umakit.program.descriptions import tiles_of
-from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import Lifetime, live_set_bound
-from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.program.program import KernelCall, Program, Role, Tensor, tensor_lifetimes
 from umakit.registration.backend import Backend
 from umakit.text.identities import LayerIdentity, NamedLayer, layer_identities
 from umakit.version import __version__

@@ -13,8 +13,7 @@ from umakit.machine import Layer, Tiling
 from umakit.machine.cpu import GENERIC, Cpu
 from umakit.machine.cpu_choice import cpu_texts, find_cpus
 from umakit.machine.kernel_choices import Choice, KernelKey
-from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, check_scratch_limit
-from umakit.memory.planners import DEFAULT_PLANNER
+from umakit.memory.planners import DEFAULT_PLANNER, DEFAULT_SCRATCH_LIMIT, check_scratch_limit
 from umakit.memory.planning import check_planner
 from umakit.memory.pools import MemoryPool
 from umakit.program.overlap import Overlap

@@ -18,14 +18,12 @@ from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
 from umakit.machine.cpu import find_cpu
 from umakit.memory.plan import MemoryPlan
-from umakit.memory.planning import plan_memory
+from umakit.memory.planning import in_own_scratchpads, plan_memory, scratchpads_hold
 from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
-from umakit.memory.scratchpads import in_own_scratchpads, scratchpads_hold
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned
 from umakit.program.building import build_program
-from umakit.program.overlap import overlap_with_cpu
-from umakit.program.parallel import in_parts
+from umakit.program.overlap import in_parts, overlap_with_cpu
 from umakit.program.program import Program
 from umakit.program.residency import keep_in_scratchpads
 from umakit.registration.backend import Backend

@@ -10,21 +10,24 @@ from umakit import tvm_api
 from umakit.errors import LoweringError, ModelError, UmakitError
 from umakit.frontend.model import on_page
 from umakit.frontend.simplify import failing_call, operand_types
+from umakit.floats import float_rules
 from umakit.lower import (
     dot_kernels,
-    repeated_channels,
-    signal_convolutions,
+    ordering,
+    positions,
+    recurrent,
+    sampling,
     transposed_convolutions,
 )
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
-from umakit.lower.filled_channels import rule_for
-from umakit.lower.grouped_schedule import schedule_groups
-from umakit.lower.kernel_facts import FACTS
-from umakit.lower.legalizations import all_legalizations
+from umakit.lower.convolution_schedule import schedule_groups
+from umakit.lower.filled_channels import depthwise_rule_for, rule_for, signal_rules
 from umakit.lower.plain_schedules import schedule_plain_tiles
 from umakit.lower.schedule import schedule_for_cpu
 from umakit.lower.vector_schedule import schedule_with_vectors
+from umakit.lower.weight_tiles import FACTS
 from umakit.machine.cpu import Cpu
+from umakit.operators.registry import Rule, legalizations
 from umakit.partition.provenance import Provenance, Rows, note_rows
 from umakit.partition.report import OffloadReport
 
@@ -57,10 +60,10 @@ def lower_cpu_operators(
         ModelError: an operator has no defined result.
     """
     own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
-    own |= {**transposed_convolutions.rules(), **signal_convolutions.rules()}
+    own |= {**transposed_convolutions.rules(), **signal_rules()}
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
-        own |= repeated_channels.rule_for(cpu, own)
+        own |= depthwise_rule_for(cpu, own)
     module = joined_reshapes(module)  # left behind by changes of layout
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
@@ -254,3 +257,15 @@ def joined_reshapes(module: tvm_api.IRModule) -> tvm_api.IRModule:
     main = joiner.visit_expr(module["main"])
     joiner.builder_.update_func(module.get_global_var("main"), main)
     return joiner.builder_.get()
+
+
+def all_legalizations() -> dict[str, Rule]:
+    """Return all rules for `LegalizeOps` by operator name."""
+    return {
+        **float_rules(),
+        **legalizations(),
+        **positions.rules(),
+        **sampling.rules(),
+        **ordering.rules(),
+        **recurrent.rules(),
+    }

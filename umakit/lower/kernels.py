@@ -14,16 +14,15 @@ from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import (
     DriverCall,
     DriverCallKind,
+    Parameter,
     Transfer,
     driver_call_kind,
     operand_of,
     text_call_of,
 )
 from umakit.lower.in_place import in_place_inputs
-from umakit.lower.kernel_facts import Facts
-from umakit.lower.parameters import Parameter
 from umakit.lower.parts import Parts
-from umakit.lower.weight_tiles import WeightTiles
+from umakit.lower.weight_tiles import Facts, WeightTiles
 from umakit.operators.kernels.loops import (
     BIAS_HAS_ZERO_POINT,
     ELEMENTWISE,

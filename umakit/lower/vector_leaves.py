@@ -20,8 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tir, tvm_api
-from umakit.lower.vector_expressions import Vectors, element_step, mentions, with_value
-from umakit.lower.vector_squares import SQUARES, transposed_square
+from umakit.lower.vector_expressions import (
+    SQUARES,
+    Vectors,
+    element_step,
+    mentions,
+    transposed_square,
+    with_value,
+)
 
 tirx = tvm_api.tirx
 

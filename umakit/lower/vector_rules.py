@@ -18,8 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.cut_loops import CUTS
-from umakit.lower.kernel_facts import FACTS, Facts
 from umakit.lower.schedule import (
     attempt,
     inline_elementwise,
@@ -28,10 +26,10 @@ from umakit.lower.schedule import (
     reductions_of,
     schedule_for_cpu,
 )
-from umakit.lower.vector_expressions import element_step, flat_index
+from umakit.lower.vector_expressions import SQUARES, element_step, flat_index
 from umakit.lower.vector_leaves import UNROLLED, VECTORS
-from umakit.lower.vector_loops import extent, result_of, tiles_of
-from umakit.lower.vector_squares import SQUARES
+from umakit.lower.vector_loops import CUTS, extent, result_of, tiles_of
+from umakit.lower.weight_tiles import FACTS, Facts
 from umakit.machine.cpu import Cpu
 
 LONGEST_ROW = 2048

@@ -12,10 +12,8 @@ from collections.abc import Collection
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.choice_candidates import product_candidates
+from umakit.lower.choice_candidates import key_of_product, names_of_elementwise, product_candidates
 from umakit.lower.convolution_schedule import tile_convolution
-from umakit.lower.kernel_facts import FACTS, Facts
-from umakit.lower.kernel_keys import key_of_product, names_of_elementwise
 from umakit.lower.register_tiles import vector_lanes
 from umakit.lower.schedule import (
     attempt,
@@ -31,7 +29,7 @@ from umakit.lower.vector_loops import (
     vectorize_result,
 )
 from umakit.lower.vector_rules import schedule_vector_loops
-from umakit.lower.weight_tiles import Packing
+from umakit.lower.weight_tiles import FACTS, Facts, Packing
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KEY, KernelKey, choose
 

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Protocol, TypeVar
 
-from umakit.memory.limits import SMALL_SCRATCH
 from umakit.memory.plan import GenericLayer, MemoryPlan, ScratchUse
+from umakit.memory.planners import SMALL_SCRATCH
 from umakit.partition.report import CPU
-from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import live_set_bound
-from umakit.program.program import KernelCall, Program, Role
+from umakit.program.program import KernelCall, Program, Role, tensor_lifetimes
 
 
 class Planned(Protocol):

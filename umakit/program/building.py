@@ -14,7 +14,7 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Kernel, Lowered
-from umakit.lower.parameters import Parameter
+from umakit.lower.driver_calls import Parameter
 from umakit.partition.constant_roles import UNKNOWN
 from umakit.partition.report import CPU, OffloadReport
 from umakit.program.program import KernelCall, Program, Role, Tensor
