@@ -25,8 +25,8 @@ from umakit.cli.main import run_command
 
 from umakit import ExportOptions, compile_model, find_backend
 from umakit.devices import find_device
-from umakit.devices.layer_times import TimedLibrary, take_turns
 from umakit.devices.run import run_library
+from umakit.devices.unpacked import TimedLibrary, take_turns
 from umakit.errors import RecordsError
 from umakit.frontend import Model
 from umakit.library.cpu_sections import section_for

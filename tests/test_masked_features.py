@@ -104,7 +104,7 @@ ALLOWED = {
     "umakit/pipeline.py": "says that the network cannot be run here",
     "umakit/tools/versions.py": "`uma version` prints the processor",
     "umakit/devices/cpus.py": "refuses to run code that this machine does not have",
-    "umakit/devices/versions.py": "names the processor, for people",
+    "umakit/devices/machine_names.py": "names the processor, for people",
     "umakit/devices/verilator.py": "how many files are compiled at once",
     "umakit/devices/catalogue.py": "which compiler makes programs for another machine",
     "cli/check.py": "how many layers run at once",

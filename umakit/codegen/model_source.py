@@ -11,6 +11,15 @@ import numpy as np
 
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
+from umakit.codegen.constants import (
+    CONSTANT_ALIGNMENT,
+    HEADER_SIZE,
+    MAGIC,
+    VERSION,
+    WeightsLayout,
+    code_identity,
+    weights_blob,
+)
 from umakit.codegen.driver_names import exported_includes, is_simulated, library_headers
 from umakit.codegen.helpers import helper_definition, helper_order
 from umakit.codegen.interface_comments import (
@@ -19,8 +28,8 @@ from umakit.codegen.interface_comments import (
     dma_constants,
     failure_comment,
     interface_alignments,
+    kernel_comment,
 )
-from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, terms, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
@@ -34,15 +43,6 @@ from umakit.codegen.statuses import (
     called_by_text,
     checks_scratch,
     own_statuses,
-)
-from umakit.codegen.weights_blob import (
-    CONSTANT_ALIGNMENT,
-    HEADER_SIZE,
-    MAGIC,
-    VERSION,
-    WeightsLayout,
-    code_identity,
-    weights_blob,
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.machine.cpu_choice import CpuChoice

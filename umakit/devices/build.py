@@ -15,14 +15,26 @@ from functools import partial
 from pathlib import Path
 
 from umakit.devices import HOST, Device
-from umakit.devices.compiled import Run, check_compiled, driver_libraries, linker_arguments
 from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
-from umakit.devices.device_times import TIMES, calls_device, with_timed_device
-from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
-from umakit.devices.objects import modified, with_shared_objects
-from umakit.devices.own_files import digest_of
+from umakit.devices.libraries import (
+    CallableLibrary,
+    Run,
+    check_compiled,
+    driver_libraries,
+    libraries_of,
+    library_objects,
+    linker_arguments,
+)
+from umakit.devices.objects import (
+    TIMES,
+    calls_device,
+    digest_of,
+    modified,
+    with_shared_objects,
+    with_timed_device,
+)
 from umakit.devices.refused_sources import mend_of_missing_header, refusal_of_team
 from umakit.devices.simulators import (
     WATCHDOG,

@@ -17,11 +17,10 @@ from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
 from umakit.devices.cpus import description_for
 from umakit.devices.designs import Design, check_designs
-from umakit.devices.execution import default_limit, idle_limit, stop_error, stop_hint
+from umakit.devices.execution import default_limit, idle_limit, stop_error, stop_hint, stopped
 from umakit.devices.inferences import MOST_INFERENCES, Inferences, inferences_of
 from umakit.devices.inputs import check_inputs, write_inputs
 from umakit.devices.profiles import CommandTimes, InferenceProfile, LayerProfile, profiles_of
-from umakit.devices.statuses import stopped
 from umakit.devices.waveforms import WaveFile, wave_of, written_wave
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from umakit import sim
-from umakit.codegen.constants import is_large
+from umakit.codegen.constants import CONSTANT_ALIGNMENT, is_large, layout_weights
 from umakit.codegen.driver_names import (
     device_file,
     exported_includes,
@@ -31,21 +31,23 @@ from umakit.codegen.model_source import (
     interface_prefix,
 )
 from umakit.codegen.several_cpus import generate_for_cpus, values_for_cpus
-from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, layout_weights
 from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.board_notes import board_notes, time_limits
 from umakit.library.build_files import build_files
-from umakit.library.compiled import compiled_values, driver_libraries
 from umakit.library.description import constants_size, describe
-from umakit.library.driver_notices import driver_notices, rounding_notices
-from umakit.library.driver_texts import check_driver_texts
+from umakit.library.driver_notices import check_driver_texts, driver_notices, rounding_notices
 from umakit.library.kernel_libraries import included_names, kernel_libraries, library_values
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
-from umakit.library.own_simulators import own_simulator_files, own_simulators
+from umakit.library.own_simulators import (
+    compiled_values,
+    driver_libraries,
+    own_simulator_files,
+    own_simulators,
+)
 from umakit.library.roles import COMPILED_FOLDER, find_roles
 from umakit.library.several_cpus import NetworkForCpu, files_of, sections_of
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar

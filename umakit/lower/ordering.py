@@ -284,9 +284,6 @@ class _Row:
 # sum of many elements stays within half a unit in the last place. Integers wrap around.
 
 
-relax, tirx = tvm_api.relax, tvm_api.tirx
-
-
 def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
         data, axis = call.args[0], call.attrs.axis

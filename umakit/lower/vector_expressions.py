@@ -129,7 +129,6 @@ class Vectors:
 # Transposition of squares of a tensor in vector registers: rows are interleaved with the rows half
 # a square further, log2(rows) times; each time, the numbers of a column come twice as close. The
 # method is the perfect shuffle of H. Stone, "Parallel Processing with the Perfect Shuffle", 1971.
-tirx = tvm_api.tirx
 
 SQUARES = "pragma_umakit_squares"
 """Annotation of a loop over the rows of a square, whose number is its value as text."""

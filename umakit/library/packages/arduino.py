@@ -21,7 +21,6 @@ from umakit.library.build_files import SIMULATOR_HEADERS, numeric_version
 from umakit.library.kernel_libraries import included_c_files
 from umakit.library.layout import LICENSE, METADATA, NOTICE
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.tar import read_files
 from umakit.library.roles import (
     COMPILED_FOLDER,
     HEADER_FOLDER,
@@ -30,6 +29,7 @@ from umakit.library.roles import (
     read_roles,
 )
 from umakit.library.schema import KernelLibrary
+from umakit.library.tar_files import read_files
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.names import plain_file_name
 from umakit.text.rendering import render

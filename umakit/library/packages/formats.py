@@ -36,7 +36,7 @@ class PackageFormat:
 
 
 def _write_tar(library: Path, destination: Path, force: bool) -> None:
-    from umakit.library.packages.tar import write_package
+    from umakit.library.tar_files import write_package
 
     write_package(library, destination, force)
 

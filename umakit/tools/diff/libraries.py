@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from umakit import tvm_api
 from umakit.backend.base import UMABackend
-from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT
+from umakit.codegen.constants import CONSTANT_ALIGNMENT
 from umakit.devices import HOST, Device
 from umakit.devices.cpus import description_for
 from umakit.errors import InputError, LibraryError
