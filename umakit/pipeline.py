@@ -30,11 +30,11 @@ from umakit.choosing.unused import with_advice
 from umakit.errors import InputError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library import planning
-from umakit.library.export import Library, check_destination, write_library
+from umakit.library.export import Destination, Library, write_library
 from umakit.library.options import ExportOptions as ExportOptions
 from umakit.library.planning import PlannedProgram as PlannedProgram
 from umakit.library.planning import Progress, naming_file_of
-from umakit.library.several_cpus import NetworkForCpu, with_common_pools
+from umakit.library.several_cpus import CompiledNetwork, with_common_pools
 from umakit.lower.choice_records import check_choices, is_of_another, read_choices
 from umakit.lower.tiling_records import read_tilings
 from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
@@ -212,25 +212,20 @@ def compile_model(
         UmakitError: a stage refused the network; the subclass tells the stage.
     """
     _check_types(backends, output, options)
-    destination, options = Path(output), options or ExportOptions()
+    options = options or ExportOptions()
     files = model_files(source) if isinstance(source, (str, os.PathLike)) else []
     records = None if options.records is None else Path(options.records)
     own = map(cpu_file, cpu_texts(options.cpu))
     inputs = input_files(records, *own, backends=backends, model=files)
-    check_destination(destination, inputs, force=options.force)
+    destination = Destination(Path(output), inputs, options.force)
+    destination.check()
     first = replace(options, cpu=next(iter(options.cpus)))
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
         rounding=rounding, options=first, progress=progress, notice=notice,
     )  # fmt: skip
-    if len(options.cpus) > 1:
-        library = _export_for_cpus(
-            network.model, partitioned, backends, destination, options, progress, inputs
-        )
-    else:
-        library = export_program(
-            network.model, partitioned, backends, destination, options, progress, inputs
-        )
+    export = _export_for_cpus if len(options.cpus) > 1 else export_program
+    library = export(network.model, partitioned, backends, destination, options, progress)
     for sentence in library.metadata["umakit"]["notices"][len(network.model.notices) :]:
         notice(sentence)
     return library
@@ -263,10 +258,9 @@ def export_program(
     model: Model,
     partitioned: Partitioned,
     backends: Sequence[Backend],
-    destination: Path,
+    destination: Path | Destination,
     options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
-    inputs: Sequence[Path] = (),
 ) -> Library:
     """Run the second half, `lower`, `program`, `memory`, `codegen` and `library`.
 
@@ -275,7 +269,6 @@ def export_program(
         partitioned: the partitioned network.
         backends, options, progress: as in `compile_model`.
         destination: the folder or tar file to write.
-        inputs: input files, which must not be overwritten.
 
     Raises:
         UmakitError: a stage refused the network; the subclass tells the stage.
@@ -285,27 +278,25 @@ def export_program(
     planned = planning.with_parts(planned, backends, options)
     with naming_file_of(model):
         progress("writing the library")
-        relax_text = planned.partitioned.module.script(show_meta=False)
-        return write_library(
-            destination, planned.program, planned.memory, planned.partitioned.report,
-            planned.backends, relax_text, options.weights, inputs, options.force,
-        )  # fmt: skip
+        if isinstance(destination, Path):
+            destination = Destination(destination, force=options.force)
+        network = _compiled(None, planned)
+        return write_library([network], planned.backends, destination, options.weights)
 
 
 def _export_for_cpus(
     model: Model,
     partitioned: Partitioned,
     backends: Sequence[Backend],
-    destination: Path,
+    destination: Destination,
     options: ExportOptions,
     progress: Progress,
-    inputs: Sequence[Path],
 ) -> Library:
     """Write one library for several CPUs.
 
     Args:
-        model, partitioned, backends, destination, options, progress, inputs: as in
-            `export_program`; the network is partitioned for the first CPU.
+        model, partitioned, backends, destination, options, progress: as in `export_program`; the
+            network is partitioned for the first CPU.
 
     Raises:
         UmakitError: a stage refused the network; the subclass tells the stage.
@@ -327,24 +318,20 @@ def _export_for_cpus(
         planned[text] = planning.with_parts(planned[text], backends, own)
     networks = with_common_pools(
         [
-            _network_for(choice, planned[texts[choice.cpu.name]])
+            _compiled(choice, planned[texts[choice.cpu.name]])
             for choice in choices_of(list(options.cpus.values()))
         ]
     )
     used = {name: each for found in planned.values() for name, each in found.backends.items()}
-    last = networks[-1]
     with naming_file_of(model):
         progress("writing the library")
-        return write_library(
-            destination, last.program, last.plan, last.report, used, last.relax_text,
-            options.weights, inputs, options.force, networks,
-        )  # fmt: skip
+        return write_library(networks, used, destination, options.weights)
 
 
-def _network_for(choice: CpuChoice, planned: PlannedProgram) -> NetworkForCpu:
+def _compiled(choice: CpuChoice | None, planned: PlannedProgram) -> CompiledNetwork:
     network = planned.partitioned
     text = network.module.script(show_meta=False)
-    return NetworkForCpu(choice, planned.program, planned.memory, network.report, text)
+    return CompiledNetwork(choice, planned.program, planned.memory, network.report, text)
 
 
 @tvm_api.one_at_a_time

@@ -20,18 +20,18 @@ from umakit.registration.backend import Backend
 
 
 @dataclass(frozen=True)
-class NetworkForCpu:
-    """A network after all stages, for one CPU of several.
+class CompiledNetwork:
+    """A network after all stages.
 
     Attributes:
-        choice: the CPU.
+        choice: the CPU, of several; None in a library for one CPU.
         program: the program.
         plan: memory plan of the program.
         report: the offload report.
         relax_text: text of the partitioned network, for `src/`.
     """
 
-    choice: CpuChoice
+    choice: CpuChoice | None
     program: Program
     plan: MemoryPlan
     report: OffloadReport
@@ -40,10 +40,11 @@ class NetworkForCpu:
     @property
     def printed(self) -> ForCpu:
         """The input of code generation."""
+        assert self.choice is not None  # of a library for several CPUs
         return ForCpu(self.choice, self.program, self.plan)
 
 
-def with_common_pools(networks: Sequence[NetworkForCpu]) -> list[NetworkForCpu]:
+def with_common_pools(networks: Sequence[CompiledNetwork]) -> list[CompiledNetwork]:
     """Return networks with the same pools in all plans, some of them empty."""
     pools = {pool.pool.name: pool.pool for each in networks for pool in each.plan.supplied}
     found = []
@@ -57,7 +58,7 @@ def with_common_pools(networks: Sequence[NetworkForCpu]) -> list[NetworkForCpu]:
 
 
 def sections_of(
-    networks: Sequence[NetworkForCpu],
+    networks: Sequence[CompiledNetwork],
     backends: Mapping[str, Backend],
     codes: Sequence[GeneratedCode],
 ) -> list[dict[str, Any]]:
@@ -73,19 +74,19 @@ def sections_of(
         described = describe(each.program, each.plan, each.report, backends, code)["umakit"]
         sections.append(
             {
-                "cpu": each.choice.cpu.model_dump(mode="json"),
-                "suffix": each.choice.suffix,
+                "cpu": each.printed.choice.cpu.model_dump(mode="json"),
+                "suffix": each.printed.choice.suffix,
                 **{key: described[key] for key in (*KEYS, *KEYS_IF_ANY) if key in described},
             }
         )
     return sections
 
 
-def files_of(networks: Sequence[NetworkForCpu]) -> dict[str, str | bytes]:
+def files_of(networks: Sequence[CompiledNetwork]) -> dict[str, str | bytes]:
     """Return constants and texts of all networks but the last one, by path in the library."""
     files: dict[str, str | bytes] = {}
     for each in networks[:-1]:
-        name = f"{each.program.name}_{each.choice.suffix}"
+        name = f"{each.program.name}_{each.printed.choice.suffix}"
         files[f"parameters/{name}.npz"] = npz_bytes(each.program.constants)
         files[f"src/{name}.relax.txt"] = each.relax_text
     return files

@@ -13,7 +13,7 @@ from umakit.devices.designs import design_from, wiring
 from umakit.devices.libraries import CallableLibrary
 from umakit.devices.verilator import verilator
 from umakit.errors import AcceleratorConfigError, BuildError, UmakitError, short_path
-from umakit.library.export import driver_text, files_of_driver
+from umakit.library.driver_files import driver_text, files_of_driver
 from umakit.library.kernel_libraries import kernel_libraries
 from umakit.library.own_simulators import (
     compiled_content,
