@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from umakit.cli.main import run_command
 
 import umakit
+from umakit import pipeline
 from umakit.backend.registry import find_backend
 from umakit.choosing import choose
 from umakit.choosing.choose import Layers
@@ -393,7 +394,7 @@ def test_cycles_are_predicted_where_nothing_runs(monkeypatch: pytest.MonkeyPatch
 
     network = QuantizedNetwork(5, 5, 4).conv2d(8).model().module
     backends = [find_backend(name) for name in (STRAWBERRY, LANE_NPU, CHOCOLATE)]
-    monkeypatch.setattr(choose, "run_library", no_compiler)
+    monkeypatch.setattr(pipeline, "run_library", no_compiler)
     _, partitioned = partition_model(network, backends, options=ExportOptions(choose="cycles"))
     (row,) = partitioned.report.placements
     assert row.decision is not None

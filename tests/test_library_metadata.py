@@ -256,7 +256,7 @@ def test_a_link_out_of_a_library_is_not_written_through(library: Path, tmp_path:
     outside.mkdir()
     (outside / "run-mine").write_text("mine")
     (copied / "build").symlink_to(outside)
-    program = build_runner(copied, "tvmgen_net", profile=False)
+    program = build_runner(copied, "tvmgen_net")
     assert not program.resolve().is_relative_to(outside.resolve())
     assert [path.name for path in outside.iterdir()] == ["run-mine"]
     (copied / "README.md").unlink()

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
-from umakit.choosing.choose import choose_by_cycles
+from umakit.choosing.choose import Stages, choose_by_cycles
 from umakit.choosing.unused import with_advice
+from umakit.devices.run import Arrays, run_library
 from umakit.errors import InputError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library import planning
@@ -174,7 +175,12 @@ def partition_network(
             chosen = replace(given, cpu=GENERIC)
         return export_program(model, partitioned, backends, folder, chosen)
 
-    return advised(choose_by_cycles(backends, stage, export, progress, cpu))
+    return advised(choose_by_cycles(backends, Stages(stage, export, _run), progress, cpu))
+
+
+def _run(library: Path, inputs: Arrays) -> list[int | None]:
+    """Return the device's cycles of each layer of a library in one inference on this machine."""
+    return [layer.clock_cycles for layer in run_library(library, inputs, profile=True).layers]
 
 
 def compile_model(

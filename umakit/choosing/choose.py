@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, repeat
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from umakit.devices.run import LayerProfile, run_library
 from umakit.errors import BuildError, DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
@@ -49,6 +49,28 @@ class PartitionStage(Protocol):
         """Return the network partitioned by an order of priority, or by costs."""
 
 
+Export = Callable[[Partitioned, Path], Library]
+"""Compiles a partitioned network to a library in a folder."""
+
+Run = Callable[[Path, Mapping[str, npt.NDArray[Any]]], Sequence[int | None]]
+"""(folder of a library, inputs) -> the device's cycles of each layer; None for unknown cycles."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What compiles and runs the network.
+
+    Attributes:
+        partition: the stage `partition`.
+        export: the stages after it.
+        run: runs a library on this machine.
+    """
+
+    partition: PartitionStage
+    export: Export
+    run: Run
+
+
 @dataclass(frozen=True)
 class _Way:
     """An assignment of layers to accelerators, and the result of its run."""
@@ -63,8 +85,7 @@ class _Way:
 
 def choose_by_cycles(
     backends: Sequence[Backend],
-    partition: PartitionStage,
-    export: Export,
+    stages: Stages,
     progress: Callable[[str], None] = lambda stage: None,
     cpu: Cpu | None = None,
 ) -> Partitioned:
@@ -72,30 +93,29 @@ def choose_by_cycles(
 
     Args:
         backends: accelerators in order of priority, at least one.
-        partition: the stage `partition`.
-        export: compiles a partitioned network.
+        stages: what compiles and runs the network.
         progress: callback with a description of each run.
         cpu: the CPU, a candidate if it has costs; None for any.
 
     Raises:
         BackendError: a predicate of a backend failed.
     """
-    ways = _in_orders(backends, partition, export, progress)
+    ways = _in_orders(backends, stages, progress)
     steps: tuple[TakenLayer, ...] = ()
     work = _on_cpu(ways)
     if cpu is not None and cpu.costs is not None:
         progress(f"predicting {CPU_ONLY}")
-        alone = _run(CPU_ONLY, (), partition(()), export)
+        alone = _run(CPU_ONLY, (), stages.partition(()), stages)
         steps = alone.layers.on_cpu
         if all(step.cycles is not None for step in steps if work.keys() & {*step.operators}):
             ways.append(alone)
     layers = (*_first_choices(backends, ways), *steps)
     costs = LayerCosts(layers, _predicted(work, steps), _clocks(backends, cpu))
-    each = partition(backends, costs)
+    each = stages.partition(backends, costs)
     same = next((n for n, way in enumerate(ways) if _alike(way.partitioned, each)), None)
     if same is None:
         progress(f"measuring {EACH_LAYER}")
-        ways.append(_run(EACH_LAYER, tuple(backends), each, export, is_each_layer=True))
+        ways.append(_run(EACH_LAYER, tuple(backends), each, stages, is_each_layer=True))
     else:
         ways[same] = replace(ways[same], partitioned=each, is_each_layer=True)
     comparison = _compared(ways, costs)
@@ -103,10 +123,7 @@ def choose_by_cycles(
 
 
 def _in_orders(
-    backends: Sequence[Backend],
-    partition: PartitionStage,
-    export: Export,
-    progress: Callable[[str], None],
+    backends: Sequence[Backend], stages: Stages, progress: Callable[[str], None]
 ) -> list[_Way]:
     """Return the network partitioned in different orders of accelerators, the user's order
     first."""
@@ -114,7 +131,7 @@ def _in_orders(
     ways: list[_Way] = []
     for number, order in enumerate(orders, start=1):
         name = f"order {', '.join(each.target_name for each in order)}"
-        partitioned = partition(order)
+        partitioned = stages.partition(order)
         known = next((way for way in ways if _alike(way.partitioned, partitioned)), None)
         if known is not None and known.order[0] is order[0]:
             continue
@@ -122,7 +139,7 @@ def _in_orders(
             ways.append(replace(known, name=name, order=order, partitioned=partitioned))
             continue
         progress(f"measuring {number} of {len(orders)}: {name}")
-        ways.append(_run(name, order, partitioned, export))
+        ways.append(_run(name, order, partitioned, stages))
     return ways
 
 
@@ -136,12 +153,12 @@ def _run(
     name: str,
     order: tuple[Backend, ...],
     partitioned: Partitioned,
-    export: Export,
+    stages: Stages,
     *,
     is_each_layer: bool = False,
 ) -> _Way:
     try:
-        layers, failed = cycles_of_layers(partitioned, export), ""
+        layers, failed = cycles_of_layers(partitioned, stages), ""
     except UmakitError as error:  # another way may compile; otherwise the user sees one error
         layers, failed = Layers(()), error.what
     return _Way(name, order, partitioned, layers, failed, is_each_layer)
@@ -274,10 +291,6 @@ def _described(taken: Partitioned, each: Partitioned, comparison: Comparison) ->
     return replace(taken, report=report)
 
 
-Export = Callable[[Partitioned, Path], Library]
-"""Compiles a partitioned network to a library in a folder."""
-
-
 @dataclass(frozen=True)
 class Layers:
     """The layers of a network on accelerators.
@@ -293,40 +306,37 @@ class Layers:
     not_run: str = ""
 
 
-def cycles_of_layers(partitioned: Partitioned, export: Export) -> Layers:
+def cycles_of_layers(partitioned: Partitioned, stages: Stages) -> Layers:
     """Compile a network and run it once on this machine, with inputs of zeros.
 
     Accelerator cycles come from simulators, or else from cost models. CPU cycles are predicted.
 
     Args:
         partitioned: the partitioned network.
-        export: compiles the network.
+        stages: what compiles and runs the network.
 
     Raises:
         UmakitError: the network cannot be compiled.
     """
     with temporary_folder("umakit-choose-") as folder:
-        library = export(partitioned, folder / "library")
+        library = stages.export(partitioned, folder / "library")
         program, description = library.program, library.metadata["umakit"]
         if program is None:
             raise ValueError("the library was read, not compiled")
         views = description["inputs"]
         inputs = {view["name"]: np.zeros(view["shape"], view["dtype"]) for view in views}
-        profiles: tuple[LayerProfile | None, ...] = ()
+        counted: Sequence[int | None] = ()
         not_run = ""
         if any(call.target != CPU for call in program.calls):
             try:
-                profiles = run_library(library.path, inputs, profile=True).layers
+                counted = stages.run(library.path, inputs)
             except (BuildError, DeviceError) as error:
                 not_run = error.what
     taken, on_cpu = [], []
     described = description["layers"]
-    for call, profile, layer in zip(
-        program.calls, profiles or repeat(None), described, strict=False
-    ):
+    for call, cycles, layer in zip(program.calls, counted or repeat(None), described, strict=False):
         if call.target != CPU:
-            counted = None if profile is None else profile.clock_cycles
-            found = _known(counted, layer.get("predicted_cycles"))
+            found = _known(cycles, layer.get("predicted_cycles"))
             taken.append(TakenLayer(call.target, _keys(partitioned, call.rows), *found))
         elif "cpu_cycles" in layer:
             found = _known(None, layer["cpu_cycles"])
