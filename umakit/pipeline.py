@@ -33,13 +33,13 @@ from umakit.frontend import Model, import_model, model_files
 from umakit.library import planning
 from umakit.library.export import Destination, Library, write_library
 from umakit.library.options import ExportOptions as ExportOptions
-from umakit.library.planning import PlannedProgram as PlannedProgram
 from umakit.library.planning import Progress, naming_file_of
-from umakit.library.several_cpus import CompiledNetwork, with_common_pools
 from umakit.lower.choice_records import check_choices, is_of_another, read_choices
 from umakit.lower.tiling_records import read_tilings
 from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
-from umakit.machine.cpu_choice import CpuChoice, choices_of, cpu_texts
+from umakit.machine.cpu_choice import choices_of, cpu_texts
+from umakit.memory.plan import PlannedProgram as PlannedProgram
+from umakit.memory.plan import with_common_pools
 from umakit.memory.scratch_limit import within_limit
 from umakit.partition.choice import LayerCosts
 from umakit.partition.partitioner import Partitioned, partition
@@ -286,8 +286,7 @@ def export_program(
         progress("writing the library")
         if isinstance(destination, Path):
             destination = Destination(destination, force=options.force)
-        network = _compiled(None, planned)
-        return write_library([network], planned.backends, destination, options.weights)
+        return write_library([planned], planned.backends, destination, options.weights)
 
 
 def _export_for_cpus(
@@ -324,7 +323,7 @@ def _export_for_cpus(
         planned[text] = planning.with_parts(planned[text], backends, own)
     networks = with_common_pools(
         [
-            _compiled(choice, planned[texts[choice.cpu.name]])
+            replace(planned[texts[choice.cpu.name]], choice=choice)
             for choice in choices_of(list(options.cpus.values()))
         ]
     )
@@ -332,12 +331,6 @@ def _export_for_cpus(
     with naming_file_of(model):
         progress("writing the library")
         return write_library(networks, used, destination, options.weights)
-
-
-def _compiled(choice: CpuChoice | None, planned: PlannedProgram) -> CompiledNetwork:
-    network = planned.partitioned
-    text = network.module.script(show_meta=False)
-    return CompiledNetwork(choice, planned.program, planned.memory, network.report, text)
 
 
 @tvm_api.one_at_a_time

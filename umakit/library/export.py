@@ -31,7 +31,7 @@ from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.board_notes import board_notes, time_limits
 from umakit.library.build_files import build_files
-from umakit.library.description import constants_size, describe
+from umakit.library.description import constants_size, describe, sections_of
 from umakit.library.driver_files import (
     add_files,
     driver_files,
@@ -54,9 +54,9 @@ from umakit.library.own_simulators import (
     own_simulators,
 )
 from umakit.library.roles import COMPILED_FOLDER, Sources, find_roles
-from umakit.library.several_cpus import CompiledNetwork, files_of, sections_of
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.machine.simulator_config import CXX_SUFFIXES
+from umakit.memory.plan import PlannedProgram
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
@@ -125,7 +125,7 @@ class Destination:
 
 
 def write_library(
-    networks: Sequence[CompiledNetwork],
+    networks: Sequence[PlannedProgram],
     backends: Mapping[str, Backend],
     destination: Destination,
     weights: str = "c",
@@ -188,21 +188,20 @@ class _Printed:
 
 
 def _printed(
-    networks: Sequence[CompiledNetwork], backends: Mapping[str, Backend], weights: str
+    networks: Sequence[PlannedProgram], backends: Mapping[str, Backend], weights: str
 ) -> _Printed:
     last = networks[-1]
     if last.choice is None:
         layout = layout_weights(last.program) if weights == "blob" else None
         if layout is not None:
             _check_blob(last.program, backends)
-        code = generate_code(last.program, last.plan, backends, layout)
-        shared = common_values(last.program, last.plan, layout, backends)
-        metadata = describe(last.program, last.plan, last.report, backends, code)
+        code = generate_code(last.program, last.memory, backends, layout)
+        shared = common_values(last.program, last.memory, layout, backends)
+        metadata = describe(last, backends, code)
         return _Printed(dict(code.sources), code, shared, metadata)
-    printed = [each.printed for each in networks]
-    sources, codes = generate_for_cpus(printed, backends)
-    shared = values_for_cpus(printed, backends)
-    metadata = describe(last.program, last.plan, last.report, backends, codes[-1])
+    sources, codes = generate_for_cpus(networks, backends)
+    shared = values_for_cpus(networks, backends)
+    metadata = describe(last, backends, codes[-1])
     sections = sections_of(networks, backends, codes)
     metadata["umakit"] |= {"suffix": sections[-1]["suffix"], "cpus": sections}
     return _Printed(sources, codes[-1], shared, metadata)
@@ -296,7 +295,7 @@ def _roles(
 
 
 def _template_values(
-    networks: Sequence[CompiledNetwork],
+    networks: Sequence[PlannedProgram],
     backends: Mapping[str, Backend],
     printed: _Printed,
     parts: _Parts,
@@ -352,7 +351,7 @@ def _build_values(
 
 
 def _texts(
-    networks: Sequence[CompiledNetwork],
+    networks: Sequence[PlannedProgram],
     values: Mapping[str, Any],
     metadata: Mapping[str, Any],
     roles: Sources,
@@ -371,7 +370,7 @@ def _texts(
         "README.md": render("library/README.md.j2", **values),
         f"parameters/{last.program.name}.npz": npz_bytes(last.program.constants),
         f"src/{last.program.name}.relax.txt": last.relax_text,
-        **files_of(networks),
+        **_files_of_others(networks),
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
 
@@ -400,3 +399,13 @@ def _board_files() -> dict[str, str]:
 
 def _c_files(files: Iterable[str]) -> list[str]:
     return [path for path in files if path.endswith((".c", *CXX_SUFFIXES))]
+
+
+def _files_of_others(networks: Sequence[PlannedProgram]) -> dict[str, str | bytes]:
+    """Return constants and texts of all networks but the last, by path."""
+    files: dict[str, str | bytes] = {}
+    for each in networks[:-1]:
+        name = f"{each.program.name}_{each.of_several.suffix}"
+        files[f"parameters/{name}.npz"] = npz_bytes(each.program.constants)
+        files[f"src/{name}.relax.txt"] = each.relax_text
+    return files

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from umakit.codegen.driver_interface import check_driver_calls
@@ -17,35 +17,17 @@ from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
 from umakit.machine.cpu import find_cpu
-from umakit.memory.plan import MemoryPlan
+from umakit.memory.plan import PlannedProgram
 from umakit.memory.planning import in_own_scratchpads, plan_memory, scratchpads_hold
 from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned
 from umakit.program.building import build_program
 from umakit.program.overlap import in_parts, overlap_with_cpu
-from umakit.program.program import Program
 from umakit.program.residency import keep_in_scratchpads
 from umakit.registration.backend import Backend
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class PlannedProgram:
-    """A network after the stages `lower`, `program` and `memory`, before C is written.
-
-    Attributes:
-        program: steps, kernels and tensors of the network.
-        memory: the place of each tensor.
-        backends: used backends by target.
-        partitioned: the partitioned network.
-    """
-
-    program: Program
-    memory: MemoryPlan
-    backends: Mapping[str, Backend]
-    partitioned: Partitioned
 
 
 def plan_program(
