@@ -28,7 +28,7 @@ from umakit.cli.main import run_command
 
 from umakit.devices.build import file_argument
 from umakit.errors import AcceleratorConfigError
-from umakit.library.packages.formats import FORMATS
+from umakit.library.packages import FORMATS
 from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.machine.calibration import Calibration
 from umakit.testing.check.report import CheckReport

@@ -23,7 +23,7 @@ from umakit.devices.build import build_runner
 from umakit.devices.run import run_library
 from umakit.errors import LibraryError, UmakitError
 from umakit.library.metadata import METADATA, check_metadata, load_metadata, read_description
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.library.tar_files import library_folder, read_tar
 from umakit.tools.size import library_size
 
