@@ -75,7 +75,7 @@ def without_rules(
     """Outputs of kernels that have the schedule of every kernel for any CPU."""
     no_rule = {"schedule_plain_tiles": lambda *_: None}
     nothing = mock.Mock(rules=dict)
-    plain = {"transposed_convolutions": nothing, "signal_convolutions": nothing, **no_rule}
+    plain = {"transposed_convolutions": nothing, "signal_rules": dict, **no_rule}
     with mock.patch.multiple(lowering, **plain):
         return run_on_garbage(export(model, "generic", folder / "plain"), inputs)
 

@@ -35,7 +35,8 @@ def schedule_for_cpu(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     return scheduled.with_attrs(dict(attributes)) if attributes else scheduled
 
 
-def _blocks(schedule: tvm_api.Schedule) -> list[Any]:
+def blocks_of(schedule: tvm_api.Schedule) -> list[Any]:
+    """Return the blocks of a schedule's function, in order of execution."""
     return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 
@@ -46,7 +47,7 @@ def is_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
 
 def reductions_of(schedule: tvm_api.Schedule) -> list[Any]:
     """Return the blocks with a reduction, in their order."""
-    return [block for block in _blocks(schedule) if is_reduction(schedule, block)]
+    return [block for block in blocks_of(schedule) if is_reduction(schedule, block)]
 
 
 def is_padding(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
@@ -66,7 +67,7 @@ def inline_elementwise(schedule: tvm_api.Schedule) -> None:
         str(schedule.get(block).name_hint)
         for block in schedule.get_output_blocks(schedule.get_sblock("root"))
     }
-    for block in _blocks(schedule):
+    for block in blocks_of(schedule):
         if is_reduction(schedule, block) or str(schedule.get(block).name_hint) in outputs:
             continue
         feeds_reduction = any(

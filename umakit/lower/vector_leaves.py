@@ -229,7 +229,7 @@ class _Leaf:
         else:
             main = self._loop(0, whole, stored, self.lanes)
         tail = self._loop(whole * self.lanes, rest, self._scalar)
-        return _sequence([*vectors.bindings, *main, *tail])
+        return tir.sequence([*vectors.bindings, *main, *tail])
 
     def reduced(self) -> tvm_api.Stmt:
         """Return the loop with one result, with vectors of partial results."""
@@ -243,7 +243,7 @@ class _Leaf:
         vector = vectors.of(value.b)
         if vector is None or not mentions(value.b, self.variable):
             return self.unchanged
-        return _sequence([*vectors.bindings, *self._partial(vector, kind)])
+        return tir.sequence([*vectors.bindings, *self._partial(vector, kind)])
 
     def _partial(self, vector: tvm_api.PrimExpr, kind: Any) -> list[tvm_api.Stmt]:
         """Return the statements of a reduction with partial results in a local array."""
@@ -267,7 +267,7 @@ class _Leaf:
 
         def together(place: tvm_api.PrimExpr) -> tvm_api.Stmt:
             places = [place + self._integer(n * self.lanes) for n in range(count)]
-            return _sequence(
+            return tir.sequence(
                 [stored(n, kind(partial(n), at(each))) for n, each in enumerate(places)]
             )
 
@@ -288,10 +288,6 @@ class _Leaf:
         end = tirx.BufferStore(self.store.buffer, result, list(self.store.indices))
         tail = self._loop(whole * self.lanes, self.turns % self.lanes, self._scalar)
         return [tirx.AllocBuffer(array), *first, *main, *others, *halves, end, *tail]
-
-
-def _sequence(statements: Sequence[tvm_api.Stmt]) -> tvm_api.Stmt:
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
 def _pairwise(values: Sequence[tvm_api.PrimExpr], kind: Any) -> tvm_api.PrimExpr:

@@ -7,6 +7,7 @@ from typing import Any
 
 from umakit import tir, tvm_api
 from umakit.lower.schedule import attempt
+from umakit.lower.vector_expressions import with_value
 
 tirx = tvm_api.tirx
 
@@ -39,18 +40,11 @@ def _part(loop: tvm_api.Stmt, first: int, end: int) -> tvm_api.Stmt:
     dtype = str(loop.loop_var.ty.dtype)
     start = tirx.IntImm(dtype, first)
     if end - first == 1:
-        return _with_value(loop.body, loop.loop_var, start)
-    body = _with_value(loop.body, loop.loop_var, loop.loop_var + start) if first else loop.body
+        return with_value(loop.body, loop.loop_var, start)
+    body = with_value(loop.body, loop.loop_var, loop.loop_var + start) if first else loop.body
     return tirx.For(
         loop.loop_var, tirx.IntImm(dtype, 0), tirx.IntImm(dtype, end - first), loop.kind, body
     )
-
-
-def _with_value(body: tvm_api.Stmt, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> tvm_api.Stmt:
-    def replaced(other: tvm_api.Var) -> tvm_api.PrimExpr:
-        return value if other.same_as(variable) else other
-
-    return tvm_api.rewrite(body, [(tvm_api.Var, replaced)])
 
 
 def shorten_loops(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:

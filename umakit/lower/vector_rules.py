@@ -20,6 +20,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.lower.schedule import (
     attempt,
+    blocks_of,
     inline_elementwise,
     is_padding,
     is_reduction,
@@ -78,10 +79,6 @@ def _is_float(buffer: tvm_api.Buffer) -> bool:
     return is_buffer and tvm_api.buffer_dtype(buffer) == "float32"
 
 
-def _blocks(schedule: tvm_api.Schedule) -> list[Any]:
-    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
-
-
 def _place_columns(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
     """Schedule a kernel with a single reduction, of columns; return False for other kernels."""
     inline_elementwise(schedule)
@@ -93,7 +90,7 @@ def _place_rows(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
     """Schedule an element-wise kernel or a kernel of rows; return False for other kernels."""
     _inline(schedule)
     outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
-    blocks = _blocks(schedule)
+    blocks = blocks_of(schedule)
     reductions = [block for block in blocks if is_reduction(schedule, block)]
     names = [str(schedule.get(block).name_hint) for block in (*outputs, blocks[-1])]
     if names[0] != names[-1] or len(names) != 2:
@@ -112,8 +109,8 @@ def _place_rows(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
 
 def _inline(schedule: tvm_api.Schedule) -> None:
     """Inline element-wise blocks, except function calls with several consumers."""
-    output = _blocks(schedule)[-1]
-    for block in _blocks(schedule)[:-1]:
+    output = blocks_of(schedule)[-1]
+    for block in blocks_of(schedule)[:-1]:
         if is_reduction(schedule, block):
             continue
         calls = tvm_api.collect(schedule.get(block).body, tvm_api.Call)
@@ -276,7 +273,7 @@ def _size(schedule: tvm_api.Schedule, block: Any, kind: int | None = None) -> in
 
 
 def _ask_for_vectors(schedule: tvm_api.Schedule, cpu: Cpu) -> None:
-    for block in _blocks(schedule):
+    for block in blocks_of(schedule):
         loops = schedule.get_loops(block)
         if not loops or extent(schedule, loops[-1]) < cpu.float_lanes:
             continue
