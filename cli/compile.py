@@ -40,8 +40,8 @@ from umakit.memory.planners import DEFAULT_PLANNER, DEFAULT_SCRATCH_LIMIT
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
-    from umakit.library.identities import CpuStep
     from umakit.library.export import Library
+    from umakit.library.identities import CpuStep
     from umakit.library.options import ExportOptions
 
 MOST_STEPS = 12

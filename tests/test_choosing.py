@@ -22,13 +22,12 @@ from umakit.cli.main import run_command
 import umakit
 from umakit import pipeline
 from umakit.backend.registry import find_backend
-from umakit.choosing import choose
-from umakit.choosing.choose import Layers
 from umakit.errors import BuildError, LibraryError, MemoryPlanError
 from umakit.memory.pools import parse_pool
 from umakit.partition.choice import LayerCosts, TakenLayer, by_cycles
 from umakit.partition.partitioner import Partitioned
-from umakit.pipeline import ExportOptions, partition_model
+from umakit.pipeline import ExportOptions, choose, partition_model
+from umakit.pipeline.choose import Layers
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import html, make_page
 from umakit.tools.scaffold import new_backend

@@ -32,9 +32,9 @@ from umakit.frontend import Model
 from umakit.library.cpu_sections import section_for
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
-from umakit.lower.kernel_records import Origin, Times
-from umakit.lower.tiling_records import read_records
 from umakit.pipeline import export_program, import_network
+from umakit.records.kernels import Origin, Times
+from umakit.records.tilings import read_records
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.cpu_tuning import CpuEffort, CpuProgress, TunedCpu, trials, tune_cpu
 from umakit.tools.cpu_tuning.search import difference, is_faster, times_of

@@ -22,10 +22,10 @@ from networks import Array, Graph, normal, onnx_runtime, random_inputs
 from strict import WARNINGS
 
 import umakit
+from umakit.cpu import plain_tiles, transposed_convolutions
 from umakit.devices import HOST, build
 from umakit.devices.cpus import cpu_flags
 from umakit.lower import cpu as lowering
-from umakit.lower import plain_tiles, transposed_convolutions
 
 cpus = st.sampled_from(["generic", *VECTOR_CPUS])
 Attributes = Mapping[str, Any]

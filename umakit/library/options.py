@@ -50,7 +50,7 @@ class ExportOptions:
         keep_layout: whether all tensors keep the model's layout; else regions get the layout of the
             accelerators' patterns if the change pays, see `umakit.partition.layouts.choose`.
         choose: rule for a layer that several accelerators could take: `order`, by the order of
-            backends; `cycles`, by runs of the network, see `umakit.choosing.choose`.
+            backends; `cycles`, by runs of the network, see `umakit.pipeline.choose`.
         cpu: target CPU of kernel schedules, a name of `umakit.machine.cpu` or a TOML file; several
             CPUs with commas between them, for the C compiler to choose from.
         scratch_limit: limit of the arena in a library for a CPU, in percent above the live-set

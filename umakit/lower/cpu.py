@@ -14,6 +14,7 @@ from umakit.frontend.model import on_page
 from umakit.frontend.simplify import failing_call, operand_types
 from umakit.floats import float_rules
 from umakit.lower import (
+from umakit.cpu import (
     dot_kernels,
     ordering,
     positions,
@@ -21,15 +22,19 @@ from umakit.lower import (
     sampling,
     transposed_convolutions,
 )
-from umakit.lower.convolution_schedule import schedule_groups
-from umakit.lower.filled_channels import depthwise_rule_for, rule_for, signal_rules
+from umakit.cpu.convolution_schedule import schedule_groups
+from umakit.cpu.float_convolutions import depthwise_rule_for, rule_for, signal_rules
+from umakit.cpu.plain_schedules import schedule_plain_tiles
+from umakit.cpu.schedule import schedule_for_cpu
+from umakit.cpu.vector_schedule import schedule_with_vectors
+from umakit.cpu.weight_tiles import FACTS
+from umakit.errors import LoweringError, ModelError, UmakitError
+from umakit.floats import float_rules
+from umakit.frontend.isolation import failing_call, operand_types
+from umakit.frontend.pages import on_page
 from umakit.lower.index_checks import check_indices, has_loaded_positions
 from umakit.lower.index_ranges import Elements
 from umakit.lower.phases import without_blocks
-from umakit.lower.plain_schedules import schedule_plain_tiles
-from umakit.lower.schedule import schedule_for_cpu
-from umakit.lower.vector_schedule import schedule_with_vectors
-from umakit.lower.weight_tiles import FACTS
 from umakit.machine.cpu import Cpu
 from umakit.operators.registry import Rule, legalizations
 from umakit.partition.provenance import Provenance, Rows, note_rows

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from umakit import tir, tvm_api
+from umakit.cpu.weight_tiles import Facts, WeightTiles
 from umakit.errors import BackendError
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import (
@@ -22,7 +23,6 @@ from umakit.lower.driver_calls import (
 )
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parts import Parts
-from umakit.lower.weight_tiles import Facts, WeightTiles
 from umakit.operators.kernels.loops import (
     BIAS_HAS_ZERO_POINT,
     ELEMENTWISE,

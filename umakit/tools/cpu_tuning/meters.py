@@ -17,8 +17,8 @@ from umakit.devices.machine_names import processor_name, version_line
 from umakit.devices.run import run_library
 from umakit.devices.unpacked import TimedLibrary, take_turns
 from umakit.errors import InputError
-from umakit.lower.kernel_records import Origin
 from umakit.machine.cpu import Cpu
+from umakit.records.kernels import Origin
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

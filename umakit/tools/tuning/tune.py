@@ -14,8 +14,12 @@ from umakit import patterns, tvm_api
 from umakit.backend.base import UMABackend
 from umakit.errors import BackendError, DeviceError, RecordsError
 from umakit.lower import accelerator_kernels
-from umakit.lower.record_owners import Owner
-from umakit.lower.tiling_records import (
+from umakit.machine import Layer
+from umakit.partition.partitioner import partition
+from umakit.patterns.driver import ARRAYS_ATTRIBUTE
+from umakit.pipeline import Network
+from umakit.records.owners import Owner
+from umakit.records.tilings import (
     Effort,
     Record,
     add_record,

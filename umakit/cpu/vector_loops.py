@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tir, tvm_api
-from umakit.lower.schedule import attempt
-from umakit.lower.vector_expressions import with_value
+from umakit.cpu.schedule import attempt
+from umakit.cpu.vector_expressions import with_value
 
 tirx = tvm_api.tirx
 

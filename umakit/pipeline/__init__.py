@@ -25,17 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
-from umakit.choosing.choose import Stages, choose_by_cycles
-from umakit.choosing.unused import with_advice
 from umakit.devices.run import Arrays, run_library
 from umakit.errors import InputError
 from umakit.frontend import Model, import_model, model_files
-from umakit.library import planning
 from umakit.library.export import Destination, Library, write_library
 from umakit.library.options import ExportOptions as ExportOptions
-from umakit.library.planning import Progress, naming_file_of
-from umakit.lower.choice_records import check_choices, is_of_another, read_choices
-from umakit.lower.tiling_records import read_tilings
 from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
 from umakit.machine.cpu_choice import choices_of, cpu_texts
 from umakit.memory.plan import PlannedProgram as PlannedProgram
@@ -43,7 +37,13 @@ from umakit.memory.plan import with_common_pools
 from umakit.memory.scratch_limit import within_limit
 from umakit.partition.choice import LayerCosts
 from umakit.partition.partitioner import Partitioned, partition
+from umakit.pipeline import planning
+from umakit.pipeline.choose import Stages, choose_by_cycles
+from umakit.pipeline.planning import Progress, naming_file_of
+from umakit.pipeline.unused import with_advice
 from umakit.quantized import quantize_to_integers
+from umakit.records.choices import check_choices, is_of_another, read_choices
+from umakit.records.tilings import read_tilings
 from umakit.registration.backend import Backend
 from umakit.registration.inputs import input_files
 from umakit.text.escaping import shown

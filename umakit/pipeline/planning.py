@@ -15,7 +15,6 @@ from umakit.frontend import Model
 from umakit.library.options import ExportOptions
 from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
-from umakit.lower.tiling_records import check_use, read_tilings
 from umakit.machine.cpu import find_cpu
 from umakit.memory.plan import PlannedProgram
 from umakit.memory.planning import in_own_scratchpads, plan_memory, scratchpads_hold
@@ -25,6 +24,7 @@ from umakit.partition.partitioner import Partitioned
 from umakit.program.building import build_program
 from umakit.program.overlap import in_parts, overlap_with_cpu
 from umakit.program.residency import keep_in_scratchpads
+from umakit.records.tilings import check_use, read_tilings
 from umakit.registration.backend import Backend
 
 Progress = Callable[[str], None]

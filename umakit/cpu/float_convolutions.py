@@ -77,7 +77,7 @@ FUSES_WHAT_FOLLOWS = 4
 
 # Depthwise convolutions in NHWC with several results for each channel, in vector registers.
 # Padded rows get one channel for each channel of the result: a channel is repeated for each of
-# its results, and channels of zeros fill the last vector, as in `umakit.lower.filled_channels`
+# its results, and channels of zeros fill the last vector, as in `umakit.cpu.float_convolutions`
 # for other convolutions. Nothing reads the results of these zeros.
 
 

@@ -8,17 +8,17 @@ from collections.abc import Collection
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.plain_tiles import SUM_BYTES, PlainTile, choose_plain_tile, choose_unrolled_tile
-from umakit.lower.schedule import (
+from umakit.cpu.plain_tiles import SUM_BYTES, PlainTile, choose_plain_tile, choose_unrolled_tile
+from umakit.cpu.schedule import (
     attempt,
     inline_elementwise,
     is_padding,
     is_reduction,
     reductions_of,
 )
-from umakit.lower.transposed_convolutions import PHASE, TILE
-from umakit.lower.vector_loops import CUTS, extent, tiles_of
-from umakit.lower.weight_tiles import FACTS, Facts, Packing, WeightTiles
+from umakit.cpu.transposed_convolutions import PHASE, TILE
+from umakit.cpu.vector_loops import CUTS, extent, tiles_of
+from umakit.cpu.weight_tiles import FACTS, Facts, Packing, WeightTiles
 
 
 def schedule_plain_tiles(
@@ -340,7 +340,7 @@ def cut_padding(schedule: tvm_api.Schedule, padding: Any) -> None:
     """Cut the innermost loop of padding at the first and last column of the data.
 
     Args:
-        schedule: schedule of the kernel; kernels with `umakit.lower.weight_tiles` get their loops
+        schedule: schedule of the kernel; kernels with `umakit.cpu.weight_tiles` get their loops
             cut.
         padding: the placed block; the last loop runs over all columns.
     """

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tir, tvm_api
-from umakit.lower.vector_expressions import (
+from umakit.cpu.vector_expressions import (
     SQUARES,
     Vectors,
     element_step,

@@ -2,8 +2,8 @@
 """Loop schedules for CPUs with vector registers: tiles of sums that stay in registers.
 
 A convolution in NHWC, depthwise or not, and a matrix product are computed in tiles of some
-positions by some channels, see `umakit.lower.convolution_schedule` and
-`umakit.lower.register_tiles`.
+positions by some channels, see `umakit.cpu.convolution_schedule` and
+`umakit.cpu.register_tiles`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Collection
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.choice_candidates import key_of_product, names_of_elementwise, product_candidates
-from umakit.lower.convolution_schedule import tile_convolution
-from umakit.lower.register_tiles import vector_lanes
-from umakit.lower.schedule import (
+from umakit.cpu.choice_candidates import key_of_product, names_of_elementwise, product_candidates
+from umakit.cpu.convolution_schedule import tile_convolution
+from umakit.cpu.register_tiles import vector_lanes
+from umakit.cpu.schedule import (
     attempt,
     inline_elementwise,
     is_reduction,
     reductions_of,
 )
-from umakit.lower.vector_loops import (
+from umakit.cpu.vector_loops import (
     extent,
     result_of,
     tiles_of,
     use_registers,
     vectorize_result,
 )
-from umakit.lower.vector_rules import schedule_vector_loops
-from umakit.lower.weight_tiles import FACTS, Facts, Packing
+from umakit.cpu.vector_rules import schedule_vector_loops
+from umakit.cpu.weight_tiles import FACTS, Facts, Packing
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KEY, KernelKey, choose
 
@@ -39,7 +39,7 @@ def schedule_with_vectors(
 ) -> tvm_api.PrimFunc:
     """Schedule a prim func of fused operators for a CPU with vector registers.
 
-    Kernels without a rule here are scheduled by `umakit.lower.vector_rules`.
+    Kernels without a rule here are scheduled by `umakit.cpu.vector_rules`.
 
     Args:
         function: the prim func.

@@ -23,20 +23,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.choice_candidates import (
+from umakit.cpu.choice_candidates import (
     ConvolutionSizes,
     convolution_candidates,
     key_of_convolution,
 )
-from umakit.lower.register_tiles import choose_tile, vector_lanes
-from umakit.lower.schedule import (
+from umakit.cpu.register_tiles import choose_tile, vector_lanes
+from umakit.cpu.schedule import (
     attempt,
     inline_elementwise,
     is_padding,
     is_reduction,
     reductions_of,
 )
-from umakit.lower.vector_loops import (
+from umakit.cpu.vector_loops import (
     extent,
     place_padding,
     result_of,
@@ -44,7 +44,7 @@ from umakit.lower.vector_loops import (
     use_registers,
     vectorize_result,
 )
-from umakit.lower.weight_tiles import FACTS, Facts, Packing, WeightTiles
+from umakit.cpu.weight_tiles import FACTS, Facts, Packing, WeightTiles
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import Choice, KernelKey, choose
 
@@ -230,7 +230,7 @@ def _tile_depthwise(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
 # Loop schedule of grouped float convolutions in NHWC for CPUs with vector registers.
 #
 # Each group is a convolution of its own, with sums in registers as in
-# `umakit.lower.convolution_schedule`. Padded rows are computed once for all groups:
+# `umakit.cpu.convolution_schedule`. Padded rows are computed once for all groups:
 #
 #     for row: padded rows for group, channel tile, column tile: sums = 0 for kernel row, kernel
 #     column, input channel of the group: for position of the tile (unrolled), vector of channels:

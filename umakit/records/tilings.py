@@ -30,11 +30,11 @@ from umakit.files.documents import Document
 from umakit.files.outputs import FileKind, check_file
 from umakit.files.staging import write_file
 from umakit.frontend import Model
-from umakit.lower.kernel_records import KernelRecord, Origin
-from umakit.lower.record_owners import AGAIN, Owner, check_same_owner
 from umakit.machine import Layer, TileMachine, Tiling
 from umakit.machine.planner import PlannedLayers
 from umakit.machine.space import invalid
+from umakit.records.kernels import KernelRecord, Origin
+from umakit.records.owners import AGAIN, Owner, check_same_owner
 from umakit.registration.backend import Backend
 
 FORMAT = "umakit tuning records"

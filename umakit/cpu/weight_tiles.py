@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.lower.schedule import attempt
+from umakit.cpu.schedule import attempt
 
 
 @dataclass(frozen=True)

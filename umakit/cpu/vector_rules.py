@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.schedule import (
+from umakit.cpu.schedule import (
     attempt,
     blocks_of,
     inline_elementwise,
@@ -27,10 +27,10 @@ from umakit.lower.schedule import (
     reductions_of,
     schedule_for_cpu,
 )
-from umakit.lower.vector_expressions import SQUARES, element_step, flat_index
-from umakit.lower.vector_leaves import UNROLLED, VECTORS
-from umakit.lower.vector_loops import CUTS, extent, result_of, tiles_of
-from umakit.lower.weight_tiles import FACTS, Facts
+from umakit.cpu.vector_expressions import SQUARES, element_step, flat_index
+from umakit.cpu.vector_leaves import UNROLLED, VECTORS
+from umakit.cpu.vector_loops import CUTS, extent, result_of, tiles_of
+from umakit.cpu.weight_tiles import FACTS, Facts
 from umakit.machine.cpu import Cpu
 
 LONGEST_ROW = 2048

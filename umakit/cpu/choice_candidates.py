@@ -2,7 +2,7 @@
 """Possible choices of kernels for CPUs with vectors of float32: the rule's own choice, then others.
 
 Other choices differ from the rule's own in one respect, or use other tiles. Choices with the least
-cost by the estimate of `umakit.lower.register_tiles` come first.
+cost by the estimate of `umakit.cpu.register_tiles` come first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.register_tiles import (
+from umakit.cpu.register_tiles import (
     MOST_POSITIONS,
     MOST_VECTORS,
     Tile,
@@ -23,7 +23,7 @@ from umakit.lower.register_tiles import (
     row_cost,
     vector_lanes,
 )
-from umakit.lower.schedule import is_padding, is_reduction
+from umakit.cpu.schedule import is_padding, is_reduction
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import Choice, KernelKey
 

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.lower.filled_channels import FUSES_WHAT_FOLLOWS
-from umakit.lower.plain_tiles import PlainTile, choose_whole_tile
+from umakit.cpu.float_convolutions import FUSES_WHAT_FOLLOWS
+from umakit.cpu.plain_tiles import PlainTile, choose_whole_tile
 
 OPERATORS = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
 LAYOUTS = (("NCW", "IOW"), ("NCHW", "IOHW"))

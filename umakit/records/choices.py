@@ -8,11 +8,11 @@ from pathlib import Path
 
 from umakit.errors import RecordsError, short_path
 from umakit.frontend import Model
-from umakit.lower.kernel_records import KernelRecord, Origin
-from umakit.lower.record_owners import AGAIN, Owner, check_same_owner
-from umakit.lower.tiling_records import Records, read_records, write_records
 from umakit.machine.cpu import GENERIC, Cpu
 from umakit.machine.kernel_choices import Choice, KernelChoices, KernelKey
+from umakit.records.kernels import KernelRecord, Origin
+from umakit.records.owners import AGAIN, Owner, check_same_owner
+from umakit.records.tilings import Records, read_records, write_records
 
 
 def read_choices(path: Path, model: Model, cpu: Cpu) -> Mapping[KernelKey, Choice]:
