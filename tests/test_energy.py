@@ -18,11 +18,8 @@ from umakit.cli.tables import new_table
 
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import AcceleratorConfigError
-from umakit.library.cpu_steps import cpu_steps
-from umakit.machine.energy import EnergySection, EventCounts, MemoryCounts, MemoryEnergy
 from umakit.library.identities import cpu_steps
-from umakit.machine.counts import EventCounts, MemoryCounts
-from umakit.machine.energy_config import EnergySection, MemoryEnergy
+from umakit.machine.energy import EnergySection, EventCounts, MemoryCounts, MemoryEnergy
 from umakit.tools.energy import Energy, energy_of
 from umakit.tools.energy.columns import energy_text, missing_text
 

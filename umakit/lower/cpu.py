@@ -9,11 +9,6 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.errors import LoweringError, ModelError, UmakitError
-from umakit.frontend.model import on_page
-from umakit.frontend.simplify import failing_call, operand_types
-from umakit.floats import float_rules
-from umakit.lower import (
 from umakit.cpu import (
     dot_kernels,
     ordering,
@@ -30,8 +25,8 @@ from umakit.cpu.vector_schedule import schedule_with_vectors
 from umakit.cpu.weight_tiles import FACTS
 from umakit.errors import LoweringError, ModelError, UmakitError
 from umakit.floats import float_rules
-from umakit.frontend.isolation import failing_call, operand_types
-from umakit.frontend.pages import on_page
+from umakit.frontend.model import on_page
+from umakit.frontend.simplify import failing_call, operand_types
 from umakit.lower.index_checks import check_indices, has_loaded_positions
 from umakit.lower.index_ranges import Elements
 from umakit.lower.phases import without_blocks

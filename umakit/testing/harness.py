@@ -21,8 +21,8 @@ from umakit.files.staging import temporary_folder
 from umakit.floats import in_comparisons
 from umakit.frontend import Model, import_model
 from umakit.lower import expand_requantize
-from umakit.partition.report import OffloadReport, multiply_accumulates
 from umakit.lower.cpu import all_legalizations
+from umakit.partition.report import OffloadReport, multiply_accumulates
 from umakit.pipeline import compile_model
 from umakit.quantized import quantize_to_integers
 

@@ -14,7 +14,7 @@ from umakit import patterns, tvm_api
 from umakit.backend.base import UMABackend
 from umakit.errors import BackendError, DeviceError, RecordsError
 from umakit.lower import accelerator_kernels
-from umakit.machine import Layer
+from umakit.machine import Layer, TilePlanner
 from umakit.partition.partitioner import partition
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.pipeline import Network
@@ -26,10 +26,6 @@ from umakit.records.tilings import (
     check_records_file,
     existing_records,
 )
-from umakit.machine import Layer, TilePlanner
-from umakit.partition.partitioner import partition
-from umakit.patterns.driver import ARRAYS_ATTRIBUTE
-from umakit.pipeline import Network
 from umakit.registration.inputs import input_files
 from umakit.tools.tuning.search import Problem, Progress, search
 from umakit.tools.tuning.simulate import has_simulator
