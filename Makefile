@@ -2,7 +2,7 @@
 # `make demo` and `make test` set up what they need: Python 3.11, a C compiler and make suffice.
 
 PYTHON ?= python3
-# TVM=0.26.0 tries that version of TVM, in an environment of its own: docs/tvm-versions.md.
+# TVM=0.28.0 tries that version of TVM, in an environment of its own: docs/tvm-versions.md.
 TVM :=
 FFI :=
 VENV := .venv$(if $(TVM),-tvm-$(TVM))
@@ -40,7 +40,7 @@ help:
 	@echo "                make bench-cpu-costs: costs of CPUs, fitted to what emulators count; WRITE=1 writes"
 	@echo "                them into the descriptions, CPUS=\"cortex-m4 ...\" chooses these"
 	@echo "make install    umakit in $(VENV), editable"
-	@echo "make test TVM=0.26.0: with another version of TVM, in .venv-tvm-0.26.0; demo, quick, pages, ... too."
+	@echo "make test TVM=0.28.0: with another version of TVM, in .venv-tvm-0.28.0; demo, quick, pages, ... too."
 	@echo "                FFI=VERSION: with another apache-tvm-ffi than the lock's, which it may need"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"

@@ -24,7 +24,7 @@ import tools
 from networks import fold_batch_norms, random_inputs
 
 from umakit.devices import HOST
-from umakit.devices.layer_times import TimedLibrary, take_turns
+from umakit.devices.unpacked import TimedLibrary, take_turns
 from umakit.machine.cpu import Cpu, find_cpu
 from umakit.pipeline import ExportOptions, compile_model, import_network
 from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu

@@ -24,7 +24,7 @@ import rounds
 import tools
 from networks import fold_batch_norms
 
-from umakit.devices.versions import processor_name, version_line
+from umakit.devices.machine_names import processor_name, version_line
 from umakit.machine.cpu import Cpu, cpu_names, find_cpu
 
 OUTPUT = Path("build/bench/cpu_widths.md")

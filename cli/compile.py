@@ -36,13 +36,12 @@ from umakit.cli.options import (
 
 from umakit.errors import InputError
 from umakit.files.outputs import check_distinct
-from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT
-from umakit.memory.planners import DEFAULT_PLANNER
+from umakit.memory.planners import DEFAULT_PLANNER, DEFAULT_SCRATCH_LIMIT
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
-    from umakit.library.cpu_steps import CpuStep
     from umakit.library.export import Library
+    from umakit.library.identities import CpuStep
     from umakit.library.options import ExportOptions
 
 MOST_STEPS = 12
@@ -135,7 +134,7 @@ def compile_(
 
 
 def _json(library: Library, output: Path) -> dict[str, Any]:
-    from umakit.library.cpu_steps import cpu_steps
+    from umakit.library.identities import cpu_steps
 
     description = library.metadata["umakit"]
     steps = [each.as_json() for each in cpu_steps(description)]
@@ -160,7 +159,7 @@ def _options(names: list[str] | None, backends: list[Any]) -> str:
 
 
 def _print(library: Library, output: Path, has_records: bool) -> None:
-    from umakit.library.cpu_steps import cpu_steps
+    from umakit.library.identities import cpu_steps
 
     description = library.metadata["umakit"]
     say_wrapped(tables.offload_summary(library.report))

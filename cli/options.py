@@ -15,8 +15,7 @@ from umakit.devices import DEVICES, HOST
 from umakit.devices.addresses import is_address
 from umakit.devices.catalogue import ADDRESSES, RTL, device_file
 from umakit.errors import BackendError, DeviceError, InputError, LibraryError
-from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, LARGEST_SCRATCH_LIMIT
-from umakit.memory.planners import PLANNERS
+from umakit.memory.planners import DEFAULT_SCRATCH_LIMIT, LARGEST_SCRATCH_LIMIT, PLANNERS
 
 if TYPE_CHECKING:
     from umakit.devices.waveforms import WaveFile

@@ -10,7 +10,7 @@ import typer
 from umakit.cli.console import print_json, say
 from umakit.cli.options import ForceOption
 
-from umakit.library.packages.formats import FORMATS
+from umakit.library.packages import FORMATS
 
 EXAMPLES = """Examples:  uma package digits_library --format tar -o digits.tar
 
@@ -46,7 +46,7 @@ def package(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Pack a compiled library in a form that other projects take in."""
-    from umakit.library.packages.formats import package_library
+    from umakit.library.packages import package_library
 
     written = package_library(library, form, output, force=force)
     if as_json:

@@ -13,7 +13,7 @@ from umakit.cli.tables import new_table
 from umakit.cli.tune_call import TuneCall
 
 if TYPE_CHECKING:
-    from umakit.lower.kernel_records import KernelRecord, Origin, Times
+    from umakit.records.kernels import KernelRecord, Origin, Times
     from umakit.tools.cpu_tuning import CpuProgress, TunedCpu
 
 
@@ -73,9 +73,9 @@ def _tune(
     from umakit.devices import find_device
     from umakit.devices.catalogue import device_file
     from umakit.frontend import model_files
-    from umakit.lower.tiling_records import check_records_file
     from umakit.machine.cpu import cpu_file, find_cpu
     from umakit.pipeline import import_network
+    from umakit.records.tilings import check_records_file
     from umakit.registration.sources.tree import input_files
     from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu
 

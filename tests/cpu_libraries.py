@@ -18,7 +18,7 @@ from umakit.devices.cpus import cpu_flags
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
 from umakit.machine.kernel_choices import Choice, KernelKey
-from umakit.memory.limits import LARGEST_SCRATCH_LIMIT as MOST_SCRATCH
+from umakit.memory.planners import LARGEST_SCRATCH_LIMIT as MOST_SCRATCH
 
 
 def export(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:

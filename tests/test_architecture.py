@@ -23,8 +23,8 @@ FOLDERS = {
 
 ORDER = tuple(
     "errors version imports tvm_api tir sim templates text files floats operators "
-    "patterns machine registration frontend quantized partition lower program memory codegen "
-    "library devices choosing pipeline backend torch testing tools umakit backends "
+    "patterns machine cpu registration frontend quantized partition records lower program memory "
+    "codegen library devices pipeline backend torch testing tools umakit backends "
     "cli".split()
 )
 """Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what

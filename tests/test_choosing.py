@@ -20,14 +20,14 @@ from onnx import TensorProto, helper, numpy_helper
 from umakit.cli.main import run_command
 
 import umakit
+from umakit import pipeline
 from umakit.backend.registry import find_backend
-from umakit.choosing import choose
-from umakit.choosing.choose import Layers
 from umakit.errors import BuildError, LibraryError, MemoryPlanError
 from umakit.memory.pools import parse_pool
 from umakit.partition.choice import LayerCosts, TakenLayer, by_cycles
 from umakit.partition.partitioner import Partitioned
-from umakit.pipeline import ExportOptions, partition_model
+from umakit.pipeline import ExportOptions, choose, partition_model
+from umakit.pipeline.choose import Layers
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import html, make_page
 from umakit.tools.scaffold import new_backend
@@ -393,7 +393,7 @@ def test_cycles_are_predicted_where_nothing_runs(monkeypatch: pytest.MonkeyPatch
 
     network = QuantizedNetwork(5, 5, 4).conv2d(8).model().module
     backends = [find_backend(name) for name in (STRAWBERRY, LANE_NPU, CHOCOLATE)]
-    monkeypatch.setattr(choose, "run_library", no_compiler)
+    monkeypatch.setattr(pipeline, "run_library", no_compiler)
     _, partitioned = partition_model(network, backends, options=ExportOptions(choose="cycles"))
     (row,) = partitioned.report.placements
     assert row.decision is not None

@@ -28,7 +28,7 @@ from umakit.cli.main import run_command
 
 from umakit.devices.build import file_argument
 from umakit.errors import AcceleratorConfigError
-from umakit.library.packages.formats import FORMATS
+from umakit.library.packages import FORMATS
 from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.machine.calibration import Calibration
 from umakit.testing.check.report import CheckReport
@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_written(
         monkeypatch,
         "umakit.tools.diff.diff_model",
         "umakit.tools.page.make_page",
-        "umakit.library.planning.lower",
+        "umakit.pipeline.planning.lower",
         "umakit.tools.sweeps.sweep.predict_machine",
     )
     monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
@@ -413,7 +413,7 @@ def test_an_output_that_takes_nothing(
         monkeypatch,
         "umakit.tools.diff.diff_model",
         "umakit.tools.page.make_page",
-        "umakit.library.planning.lower",
+        "umakit.pipeline.planning.lower",
     )
     monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
     monkeypatch.setattr("umakit.testing.check.check_backend", lambda *_, **__: NOTHING_DRAWN)

@@ -26,7 +26,7 @@ from umakit.cli.main import parse_shapes, run_command
 
 from umakit.devices import DEVICES
 from umakit.errors import InputError
-from umakit.library.packages.formats import FORMATS
+from umakit.library.packages import FORMATS
 from umakit.memory.planners import PLANNERS
 from umakit.version import __version__
 

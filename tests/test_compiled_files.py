@@ -32,7 +32,7 @@ from umakit.devices import HOST
 from umakit.devices.build import compile_c, library_sources
 from umakit.errors import BuildError, LibraryError, UmakitError
 from umakit.files.compiled_files import is_compiled, is_shared, members, read_compiled
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.tools.diff import diff_model
 from umakit.tools.doctor import Status, examine_backend
 from umakit.tools.size import library_size

@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit.backend.registry import find_backend
-from umakit.codegen.several_cpus import ForCpu, generate_for_cpus
+from umakit.codegen.several_cpus import generate_for_cpus
 from umakit.devices import HOST, execute, find_device
 from umakit.devices.cpus import cpu_flags, description_for
 from umakit.devices.unpacked import run_unpacked
@@ -320,7 +321,7 @@ def test_accelerators_are_shared_or_refused(model: Path, tmp_path: Path) -> None
     for choice, backends in ((avx, []), (generic, [backend])):
         network, partitioned = partition_model(DIGITS / "digits.onnx", backends)
         planned = plan_program(network.model, partitioned, backends, ExportOptions())
-        networks.append(ForCpu(choice, planned.program, planned.memory))
+        networks.append(replace(planned, choice=choice))
     with pytest.raises(LibraryError, match="other layers for x86-64-v3 than for generic"):
         generate_for_cpus(networks, planned.backends)
 

@@ -25,16 +25,16 @@ from umakit.cli.main import run_command
 
 from umakit import ExportOptions, compile_model, find_backend
 from umakit.devices import find_device
-from umakit.devices.layer_times import TimedLibrary, take_turns
 from umakit.devices.run import run_library
+from umakit.devices.unpacked import TimedLibrary, take_turns
 from umakit.errors import RecordsError
 from umakit.frontend import Model
 from umakit.library.cpu_sections import section_for
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
-from umakit.lower.kernel_records import Origin, Times
-from umakit.lower.tiling_records import read_records
 from umakit.pipeline import export_program, import_network
+from umakit.records.kernels import Origin, Times
+from umakit.records.tilings import read_records
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.cpu_tuning import CpuEffort, CpuProgress, TunedCpu, trials, tune_cpu
 from umakit.tools.cpu_tuning.search import difference, is_faster, times_of

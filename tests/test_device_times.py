@@ -40,7 +40,7 @@ from umakit.sim import source_directory
 from umakit import compile_model, find_backend, run_library
 from umakit.devices import HOST
 from umakit.devices.build import FLAGS, compile_c
-from umakit.devices.device_times import TIMES, with_timed_device
+from umakit.devices.objects import TIMES, with_timed_device
 from umakit.devices.run import LayerProfile, RunResult
 from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 from umakit.library.metadata import load_metadata

@@ -24,8 +24,8 @@ from umakit.cli.main import run_command
 import umakit.pipeline
 from umakit import PassPhase, compile_model, tvm_api
 from umakit.errors import InputError
-from umakit.library import planning
 from umakit.patterns import Weighted
+from umakit.pipeline import planning
 from umakit.tools.diff import diff_model
 from umakit.tools.diff.references import island_nodes, nodes_of
 

@@ -14,10 +14,15 @@ from hypothesis import strategies as st
 
 from umakit import compile_model, tir, tvm_api
 from umakit.backend.registry import find_backend
-from umakit.codegen.driver_arguments import Argument, named_arguments
-from umakit.codegen.driver_headers import DriverHeaders, driver_headers, read_headers
+from umakit.codegen.driver_headers import (
+    Argument,
+    DriverHeaders,
+    driver_headers,
+    named_arguments,
+    read_headers,
+)
 from umakit.codegen.kernel_source import print_kernel
-from umakit.codegen.line_breaks import WIDTH, wrapped_call
+from umakit.codegen.listing import WIDTH, wrapped_call
 from umakit.lower.kernels import make_kernel
 from umakit.operators.kernels import loops
 from umakit.registration.backend import Backend

@@ -19,7 +19,7 @@ from umakit.codegen.driver_names import exported_includes, exported_path
 from umakit.errors import LibraryError
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.tools.size.measure import library_size
 
 DRIVER = """\

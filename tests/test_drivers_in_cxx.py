@@ -16,7 +16,7 @@ import umakit
 from umakit.backend import load_backend_folder
 from umakit.devices import HOST, find_device
 from umakit.errors import BuildError, LibraryError
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.tools.doctor import Status, examine_backend
 from umakit.tools.size.measure import library_size
 

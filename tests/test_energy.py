@@ -18,7 +18,7 @@ from umakit.cli.tables import new_table
 
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import AcceleratorConfigError
-from umakit.library.cpu_steps import cpu_steps
+from umakit.library.identities import cpu_steps
 from umakit.machine.energy import EnergySection, EventCounts, MemoryCounts, MemoryEnergy
 from umakit.tools.energy import Energy, energy_of
 from umakit.tools.energy.columns import energy_text, missing_text

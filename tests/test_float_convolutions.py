@@ -22,10 +22,10 @@ from networks import Array, Graph, normal, onnx_runtime, random_inputs
 from strict import WARNINGS
 
 import umakit
+from umakit.cpu import plain_tiles, transposed_convolutions
 from umakit.devices import HOST, build
 from umakit.devices.cpus import cpu_flags
 from umakit.lower import cpu as lowering
-from umakit.lower import plain_tiles, transposed_convolutions
 
 cpus = st.sampled_from(["generic", *VECTOR_CPUS])
 Attributes = Mapping[str, Any]
@@ -75,7 +75,7 @@ def without_rules(
     """Outputs of kernels that have the schedule of every kernel for any CPU."""
     no_rule = {"schedule_plain_tiles": lambda *_: None}
     nothing = mock.Mock(rules=dict)
-    plain = {"transposed_convolutions": nothing, "signal_convolutions": nothing, **no_rule}
+    plain = {"transposed_convolutions": nothing, "signal_rules": dict, **no_rule}
     with mock.patch.multiple(lowering, **plain):
         return run_on_garbage(export(model, "generic", folder / "plain"), inputs)
 

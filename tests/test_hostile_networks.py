@@ -35,7 +35,7 @@ from umakit.devices.run import load_inputs, run_library, save_outputs
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import LibraryError
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.tools.memory_map import draw_memory_map
 from umakit.tools.page import html as page_html
 from umakit.tools.page import make_page

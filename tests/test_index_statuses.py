@@ -19,7 +19,6 @@ from comparisons import SANITIZED
 from networks import Graph, onnx_runtime, save
 from onnx import TensorProto, helper
 from qdq import Qdq, runtime
-from tvm_features import needs_tvm
 
 import umakit
 from umakit.devices import build
@@ -211,7 +210,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> tuple[GuardedLibrary, P
     return GuardedLibrary(library.path, library.metadata["umakit"]), path
 
 
-@needs_tvm("0.27", "negative indices of GatherElements stop the run")
 def test_runs_that_stop_leave_memory_alone(guarded: tuple[GuardedLibrary, Path]) -> None:
     library, path = guarded
     random = np.random.default_rng(2)

@@ -18,13 +18,13 @@ from networks import Graph, onnx_runtime, random_inputs
 from numpy_onnx import numpy_onnx
 from qdq import Qdq
 
-from umakit.lower.choice_candidates import (
+from umakit.cpu.choice_candidates import (
     ConvolutionSizes,
     convolution_candidates,
     product_candidates,
 )
-from umakit.lower.dot_kernels import dot_candidates
-from umakit.lower.register_tiles import vector_lanes
+from umakit.cpu.dot_kernels import dot_candidates
+from umakit.cpu.register_tiles import vector_lanes
 from umakit.machine.cpu import Cpu, cpu_names, find_cpu
 from umakit.machine.kernel_choices import Choice, Chosen, KernelKey
 from umakit.operators.kernels.dot_forms import FORMS

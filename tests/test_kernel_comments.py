@@ -15,9 +15,9 @@ from tflite_networks import trained_model
 
 from umakit import compile_model
 from umakit.backend.registry import find_backend
-from umakit.codegen.kernel_comments import kernel_comment
+from umakit.codegen.interface_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
-from umakit.codegen.line_breaks import WIDTH
+from umakit.codegen.listing import WIDTH
 from umakit.pipeline import ExportOptions
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role

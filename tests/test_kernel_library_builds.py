@@ -20,7 +20,7 @@ from umakit.backend import UMABackend
 from umakit.devices import find_device
 from umakit.errors import BuildError, LibraryError, UmakitError
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.diff import diff_model
 from umakit.tools.doctor.driver import library_checks

@@ -23,7 +23,7 @@ from umakit.devices.build import build_runner
 from umakit.devices.run import run_library
 from umakit.errors import LibraryError, UmakitError
 from umakit.library.metadata import METADATA, check_metadata, load_metadata, read_description
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.library.tar_files import library_folder, read_tar
 from umakit.tools.size import library_size
 
@@ -256,7 +256,7 @@ def test_a_link_out_of_a_library_is_not_written_through(library: Path, tmp_path:
     outside.mkdir()
     (outside / "run-mine").write_text("mine")
     (copied / "build").symlink_to(outside)
-    program = build_runner(copied, "tvmgen_net", profile=False)
+    program = build_runner(copied, "tvmgen_net")
     assert not program.resolve().is_relative_to(outside.resolve())
     assert [path.name for path in outside.iterdir()] == ["run-mine"]
     (copied / "README.md").unlink()

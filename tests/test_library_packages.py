@@ -27,7 +27,7 @@ from umakit.devices.run import run_library
 from umakit.errors import LibraryError, OutputError
 from umakit.library.build_files import needs_full_libc, numeric_version
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.formats import FORMATS, package_library
+from umakit.library.packages import FORMATS, package_library
 from umakit.library.tar_files import library_folder, tar_bytes
 
 IMAGE = normal(1, 3, 5, 7, seed=3)

@@ -14,7 +14,7 @@ from execution import vanilla
 from networks import Graph, save
 
 import umakit
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 
 ROOT = Path(__file__).parents[1]
 SPDX = re.compile(r"(?:/\*|//|#) SPDX-License-Identifier: (.*?)(?: \*/)?")

@@ -13,10 +13,10 @@ from comparisons import some
 from umakit.backend import UMABackend
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import BackendError
-from umakit.lower.tiling_records import read_records
 from umakit.machine import Tiling
 from umakit.machine.selection import search_space
 from umakit.pipeline import import_network
+from umakit.records.tilings import read_records
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import make_page
 from umakit.tools.scaffold import new_backend

@@ -18,7 +18,7 @@ from umakit.backend import load_backend_folder
 from umakit.devices import HOST
 from umakit.devices.run import RunResult, run_library
 from umakit.errors import BuildError
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.pipeline import compile_model, import_network
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.diff import diff_model

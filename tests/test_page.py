@@ -28,10 +28,10 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.devices.run import CommandTimes, run_library
 from umakit.library.export import Library
-from umakit.lower.record_owners import Owner
-from umakit.lower.tiling_records import Effort, Record, Records
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import import_network
+from umakit.records.owners import Owner
+from umakit.records.tilings import Effort, Record, Records
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import Page, html, make_page
 from umakit.tools.page.collect import describe_bottleneck, page_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from umakit import compile_model, tvm_api
 from umakit.codegen.expressions import ExpressionPrinter
 from umakit.codegen.integer_ranges import IntegerRanges
-from umakit.codegen.line_breaks import WIDTH, wrapped
+from umakit.codegen.listing import WIDTH, wrapped
 from umakit.operators.kernels import loops
 from umakit.operators.numeric.fixed_point import high_product, shift_right_rounding
 from umakit.operators.numeric.requantize import header_call

@@ -19,7 +19,7 @@ import umakit
 from umakit import tvm_api
 from umakit.devices import build
 from umakit.errors import DeviceError, LoweringError, ModelError
-from umakit.lower.legalizations import all_legalizations
+from umakit.lower.cpu import all_legalizations
 
 Array = npt.NDArray[Any]
 relax, op = tvm_api.relax, tvm_api.relax.op

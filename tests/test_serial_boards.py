@@ -21,8 +21,15 @@ import umakit
 from umakit.devices import find_device
 from umakit.devices.device import SUPPORT
 from umakit.devices.run import run_library
-from umakit.devices.serial_line import LineEndedError, SerialLine, open_line
-from umakit.devices.serial_run import MARK, Frame, FrameReader, SerialRun
+from umakit.devices.serial_run import (
+    MARK,
+    Frame,
+    FrameReader,
+    LineEndedError,
+    SerialLine,
+    SerialRun,
+    open_line,
+)
 from umakit.errors import DeviceError, InputError
 from umakit.library.layout import RUNTIME
 

@@ -18,8 +18,8 @@ from umakit.cli.tune_backend import _view, origin
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.devices.run import run_library
 from umakit.errors import RecordsError
-from umakit.lower.tiling_records import read_records
 from umakit.pipeline import ExportOptions, compile_model, import_network
+from umakit.records.tilings import read_records
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import html, make_page
 from umakit.tools.page.roofline import roofline_of

@@ -21,9 +21,9 @@ from umakit.cli.main import run_command
 from umakit import compile_model, run_library
 from umakit.backend.registry import find_backend
 from umakit.errors import RecordsError
-from umakit.lower.tiling_records import add_record
 from umakit.machine import Tiles, Tiling
 from umakit.pipeline import ExportOptions, import_network
+from umakit.records.tilings import add_record
 from umakit.text.escaping import shown
 from umakit.tools.tuning import (
     Effort,

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, normal, onnx_runtime, random_inputs
 
+from umakit.cpu.register_tiles import row_cost, step_cost
+from umakit.cpu.weight_tiles import WeightTiles
 from umakit.library.metadata import load_metadata
-from umakit.lower.register_tiles import row_cost, step_cost
-from umakit.lower.weight_tiles import WeightTiles
 
 cpus = st.sampled_from(VECTOR_CPUS)
 

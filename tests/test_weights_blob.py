@@ -20,7 +20,7 @@ from strict import WARNINGS
 import umakit
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import LibraryError
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 
 BLOB = umakit.ExportOptions(weights="blob")
 STRICT = ["-std=c99", *WARNINGS]

@@ -137,9 +137,9 @@ class Interpreter:
 
     def _operation(self, kind: str, node: Any, *operands: Any) -> int:
         left, right = map(self.value, operands)
-        if kind in ("LShift", "shift_left", "RShift", "shift_right"):
+        if kind in ("LShift", "RShift"):
             bits = int(tvm_api.dtype_of(node).lstrip("uint"))
-            shift = shifted_left if kind in ("LShift", "shift_left") else shifted_right
+            shift = shifted_left if kind == "LShift" else shifted_right
             return shift(left, right, bits)
         return ARITHMETIC[kind](left, right)
 

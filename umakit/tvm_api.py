@@ -2,22 +2,18 @@
 """The TVM names that umakit uses and that may change with the next release.
 
 TVM renames parts of its Python interface in each version. Other modules import TVM names from here,
-so
-that a new version changes only this file. The file is written for apache-tvm 0.27; `_named` and
-`_look_like_newest` map the names of older versions (docs/tvm-versions.md).
+so that a new version changes only this file (docs/tvm-versions.md).
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import shutil
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -34,24 +30,6 @@ import tvm_ffi
 from tvm import s_tir, topi
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.s_tir.schedule import ScheduleError
-
-
-def _named(*names: str) -> Any:
-    """Return the object below `tvm` with the first name that this version has.
-
-    Names are listed from the newest to the oldest TVM version.
-
-    Raises:
-        ImportError: TVM has none of the names.
-    """
-    for name in names:
-        found: Any = tvm
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is not None:
-            return found
-    raise ImportError(f"TVM {tvm.__version__} has none of {', '.join(names)}")
-
 
 if TYPE_CHECKING:
     from umakit.tvm_types import (
@@ -107,14 +85,19 @@ else:
     from tvm.ir import (
         Call,
         Expr,
+        GenericConst,
         GlobalVar,
         Node,
         Op,
         Span,
+        StringImm,
+        TensorLoad,
+        TupleGetItem,
         TupleType,
         Type,
         Var,
     )
+    from tvm.ir import Tuple as RelaxTuple
     from tvm.relax import Binding, BlockBuilder, Function, TensorType, VarBinding
     from tvm.relax.backend.utils import has_leaking_intermediate_variables
     from tvm.relax.dpl import DFPattern, is_const, is_op, is_tuple, wildcard
@@ -124,11 +107,6 @@ else:
     from tvm.tirx import Buffer, PrimFunc, Stmt
     from tvm.tirx.expr import ExprOp
 
-    GenericConst = _named("ir.GenericConst", "relax.Constant")
-    RelaxTuple = _named("ir.Tuple", "relax.Tuple")
-    StringImm = _named("ir.StringImm", "tirx.StringImm")
-    TensorLoad = _named("ir.TensorLoad", "tirx.BufferLoad")
-    TupleGetItem = _named("ir.TupleGetItem", "relax.TupleGetItem")
     IRModule = tvm.IRModule
     Pass = tvm.transform.Pass
     PrimExpr = Expr
@@ -236,92 +214,6 @@ OUTPUT_FUSABLE_PATTERN = 4
 OPAQUE_OPERATOR_PATTERN = 8
 """`OpPatternKind.kOpaque`: an operator that fusion must leave alone."""
 
-
-class _Operation:
-    """Stand-in for a node class that this TVM represents as operator calls.
-
-    `isinstance`, construction, and the callbacks of `rewrite` and `walk` work as for the class.
-    """
-
-    def __init__(self, name: str, operator: str) -> None:
-        self.__name__ = name
-        self._operator, self._make = Op.get(f"tirx.{operator}"), getattr(tirx, operator)
-
-    def __call__(self, *operands: object) -> Expr:
-        made: Expr = self._make(*operands)
-        return made
-
-    def __instancecheck__(self, node: object) -> bool:
-        return isinstance(node, Call) and bool(node.op.same_as(self._operator))
-
-
-_OPERATIONS = {"LShift": "shift_left", "RShift": "shift_right"}
-"""Node classes of TVM 0.27, and the operators that TVM 0.26 calls instead."""
-
-
-def _operand(number: int, call: Call) -> Expr:
-    """Return an operand of a call that represents a node class.
-
-    Raises:
-        AttributeError: the call represents no node class.
-    """
-    if not any(isinstance(call, getattr(tirx, name)) for name in _OPERATIONS):
-        raise AttributeError(f"a call of {call.op} has no operands a and b")
-    return call.args[number]
-
-
-def _look_like_newest() -> None:
-    """Add the names and attributes that umakit reads to the classes of an older TVM.
-
-    Existing names stay, so the newest version is unchanged.
-    """
-    for place, name, old_place in (
-        (s_tir, "SBlock", tirx),
-        (s_tir, "SBlockRealize", tirx),
-        (s_tir.transform, "StmtSimplify", tirx.transform),
-    ):
-        if not hasattr(place, name):
-            setattr(place, name, getattr(old_place, name))
-    for kind, new, old in (
-        (TensorLoad, "source", "buffer"),
-        (tirx.BufferRegion, "source", "buffer"),
-        (GenericConst, "value", "data"),
-    ):
-        if isinstance(kind, type) and not hasattr(kind, new):
-            setattr(kind, new, property(attrgetter(old)))
-    TensorLoad.__name__ = "TensorLoad"  # the name in printed and counted expressions
-    missing = {name: called for name, called in _OPERATIONS.items() if not hasattr(tirx, name)}
-    for name, called in missing.items():
-        setattr(tirx, name, _Operation(name, called))
-    for number, name in enumerate("ab" if missing else ""):
-        setattr(Call, name, property(functools.partial(_operand, number)))
-
-
-_look_like_newest()
-
-
-def _round_half_to_even() -> None:
-    """Make `tirx.round` equal to `tirx.nearbyint`, as in TVM 0.27.
-
-    Older versions round halves away from zero, unlike `round` in Relax, ONNX and PyTorch.
-    """
-    rules = [f"{target}.FLowerIntrinsic" for target in ("default", "llvm")]
-    lowered = Op.get("tirx.round").get_attr(rules[0])(tirx.round(tirx.Var("x", "float32")))
-    if lowered.args[0].value != "roundf":
-        return
-
-    def as_nearbyint(lower: Callable[[Expr], Expr]) -> Callable[[Call], Expr]:
-        return lambda call: lower(tirx.nearbyint(call.args[0]))
-
-    for rule in rules:
-        lower = as_nearbyint(Op.get("tirx.nearbyint").get_attr(rule))
-        tvm.ir.register_op_attr("tirx.round", rule, lower, level=OVERRIDING)
-
-
-OVERRIDING = 20
-"""Level of registered attributes that take the place of TVM's."""
-
-_round_half_to_even()
 
 SBlockRealize = s_tir.SBlockRealize
 
@@ -611,42 +503,13 @@ def walk(root: object, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Non
 
 def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     """Return a copy of `root` with nodes of given types replaced by the results of callbacks."""
-    kinds = [kind for kind, _ in callbacks]
-    if tirx.SeqStmt not in kinds and not _rewriting_drops_what_does_nothing():
-        callbacks = [*callbacks, (tirx.SeqStmt, _without_what_does_nothing)]
-    entries = _entries(callbacks, lambda call: call)
-    # TVM 0.26 cannot copy the content of a constant, which no callback changes.
-    order = _PARENTS_FIRST if set(kinds) == {GenericConst} else _CHILDREN_FIRST
-    rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, entries, [], order)
+    rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, _entries(callbacks), [], _CHILDREN_FIRST)
     return rewritten
-
-
-@functools.cache
-def _rewriting_drops_what_does_nothing() -> bool:
-    """Return whether a rewritten sequence drops `0;`. TVM 0.26 keeps such statements."""
-    nothing = tirx.Evaluate(tirx.IntImm("int32", 0))
-    marks = [tirx.Evaluate(tirx.call_extern("int32", name)) for name in "abc"]
-    callbacks = [(tirx.Evaluate, lambda each: nothing if each.same_as(marks[0]) else each)]
-    entries = _entries(callbacks, lambda call: call)
-    mapped = tvm_ffi._ffi_api.StructuralMap(tirx.SeqStmt(marks), entries, [], _CHILDREN_FIRST)
-    return len(mapped.seq) < len(marks)
-
-
-def _without_what_does_nothing(sequence: tirx.SeqStmt) -> Stmt:
-    kept = [each for each in sequence.seq if not _does_nothing(each)]
-    if len(kept) == len(sequence.seq):
-        return sequence
-    return tirx.SeqStmt(kept) if len(kept) > 1 else [*kept, *sequence.seq][0]
-
-
-def _does_nothing(statement: Stmt) -> bool:
-    return isinstance(statement, tirx.Evaluate) and isinstance(statement.value, tirx.IntImm)
 
 
 # `tvm_ffi.structural_walk` and `structural_map` look up the types of callbacks again in every
 # call, which takes longer than to walk through an expression.
 _CHILDREN_FIRST = int(tvm_ffi.WalkOrder.POSTORDER)
-_PARENTS_FIRST = int(tvm_ffi.WalkOrder.PREORDER)
 
 
 @functools.cache
@@ -655,31 +518,13 @@ def _type_index(kind: Any) -> int:
     return index
 
 
-def _entries(
-    callbacks: Sequence[tuple[Any, Callable[[Any], Any]]], untouched: Callable[[Any], Any]
-) -> list[tuple[int, Any]]:
-    """Return type indices with callbacks, the form that TVM's walks take.
-
-    Args:
-        callbacks: callbacks by type, or by operation if TVM represents a type as calls.
-        untouched: callback for all other calls.
-    """
-    operations = [each for each in callbacks if isinstance(each[0], _Operation)]
-    types = [each for each in callbacks if not isinstance(each[0], _Operation)]
-    if operations:
-        others = [function for kind, function in types if kind is Call]
-
-        def called(call: Any) -> Any:
-            own = [function for kind, function in operations if isinstance(call, kind)]
-            return [*own, *others, untouched][0](call)
-
-        types = [(Call, called), *types]
-    return [(_type_index(kind), function) for kind, function in types]
+def _entries(callbacks: Sequence[tuple[Any, Callable[[Any], Any]]]) -> list[tuple[int, Any]]:
+    """Return type indices with callbacks, the form that TVM's walks take."""
+    return [(_type_index(kind), function) for kind, function in callbacks]
 
 
 def _walk(root: object, callbacks: list[tuple[Any, Callable[[Any], None]]]) -> None:
-    entries = _entries(callbacks, lambda call: None)
-    tvm_ffi._ffi_api.StructuralWalk(root, entries, [], _CHILDREN_FIRST)
+    tvm_ffi._ffi_api.StructuralWalk(root, _entries(callbacks), [], _CHILDREN_FIRST)
 
 
 LEAVES = (tirx.IntImm, tirx.FloatImm, tirx.Var)
@@ -809,7 +654,7 @@ def integer_value(expression: object) -> int | None:
 
 def simplified(expression: Expr) -> Expr:
     """Return a simplified integer expression."""
-    return _named("sym.Analyzer", "arith.Analyzer")().simplify(expression)
+    return tvm.sym.Analyzer().simplify(expression)
 
 
 def buffers_in(expression: object) -> list[Buffer]:
@@ -911,113 +756,14 @@ def onnx_frontend() -> ModuleType:
     """Return TVM's ONNX frontend, imported on first use."""
     from tvm.relax.frontend.onnx import onnx_frontend as module
 
-    _fold_each_element(module.MultiInputBase)
     return module
-
-
-def _fold_each_element(converter: Any) -> None:
-    """Fold constant inputs of Max, Min, Sum and Mean element by element.
-
-    TVM 0.26 passes the second input to NumPy's reduction as the axis.
-    """
-    if hasattr(converter, "_impl_dynamic"):
-        return
-
-    def folded(reduce: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *inputs: reduce(np.stack(np.broadcast_arrays(*inputs)), axis=0)
-
-    for each in converter.__subclasses__():
-        if each.numpy_op in (np.max, np.min, np.sum, np.mean):
-            each.numpy_op = staticmethod(folded(each.numpy_op))
 
 
 def tflite_frontend() -> ModuleType:
     """Return TVM's TensorFlow Lite frontend, imported on first use."""
     from tvm.relax.frontend.tflite import tflite_frontend as module
 
-    _take_scales_of_channels(module.OperatorConverter)
     return module
-
-
-def _take_scales_of_channels(converter: Any) -> None:
-    """Convert depthwise convolutions in an older TVM as TVM 0.27 does.
-
-    Older versions refuse per-channel scales. The replacement is the same expression as in TVM 0.27:
-    a
-    convolution of dequantized data and weights. It also supports depth multipliers for several
-    inputs.
-    """
-    own = converter.convert_conv
-    if "per_channel_depthwise" in own.__code__.co_varnames:
-        return
-
-    @functools.wraps(own)
-    def convert_conv(self: Any, op: Any, conv_type: str) -> Expr:
-        if conv_type != "depthwise":
-            return own(self, op, conv_type)
-        data, weights, *bias = self.get_input_tensors(op)
-        try:
-            converted = own(self, op, conv_type)
-        except tvm.error.OpNotImplemented:
-            if not data.qnn_params or not weights.qnn_params:
-                raise
-            index = weights.tensor_idx
-            stored = self.get_expr(index) if self.has_expr(index) else None
-            stored = relax.const(self.get_tensor_value(weights)) if stored is None else stored
-            values = {
-                data.tensor_idx: self.dequantize(self.get_expr(data.tensor_idx), data),
-                index: self.dequantize(stored, weights),
-            }
-            plain = copy.copy(data)
-            plain.qnn_params = None
-            with _as_tensors(self, [plain, weights, *bias], values):
-                converted = own(self, op, conv_type)
-        inputs, outputs = (int(each.tensor.Shape(3)) for each in (data, weights))
-        _, height, width, _ = weights.tensor.ShapeAsNumpy()
-        shape = (int(height), int(width), outputs, 1)
-        return converted if inputs in (1, outputs) else _with_weights_of_shape(converted, shape)
-
-    converter.convert_conv = convert_conv
-
-
-@contextlib.contextmanager
-def _as_tensors(converter: Any, tensors: list[Any], values: Mapping[int, Expr]) -> Iterator[None]:
-    """Override the inputs of an operator, some with other values, for a converter in this
-    context."""
-    get, has = converter.get_expr, converter.has_expr
-    replaced = {
-        "get_input_tensors": lambda _: tensors,
-        "get_expr": lambda number: values[number] if number in values else get(number),
-        "has_expr": lambda number: number in values or has(number),
-    }
-    vars(converter).update(replaced)
-    try:
-        yield
-    finally:
-        for name in replaced:
-            delattr(converter, name)
-
-
-def _with_weights_of_shape(expression: Expr, shape: tuple[int, ...]) -> Expr:
-    """Return a convolution with reshaped weights, keeping the operators on its result."""
-    if not isinstance(expression, Call):
-        return expression
-    first, *others = expression.args
-    if operator_name(expression) != "nn.conv2d":
-        operands = [_with_weights_of_shape(first, shape), *others]
-    else:
-        operands = [first, _reshaped_weights(others[0], shape)]
-    return relax.Call(expression.op, operands, expression.attrs, expression.ty_args)
-
-
-def _reshaped_weights(weights: Expr, shape: tuple[int, ...]) -> Expr:
-    array = constant_array(weights)
-    if array is not None:
-        return relax.const(array.reshape(shape), str(array.dtype))
-    if operator_name(weights) != "dequantize":
-        return relax.op.reshape(weights.args[0], shape)
-    operands = [_reshaped_weights(weights.args[0], shape), *weights.args[1:]]
-    return relax.Call(weights.op, operands, weights.attrs, weights.ty_args)
 
 
 def torch_frontend() -> ModuleType:

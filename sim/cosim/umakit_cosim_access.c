@@ -22,29 +22,6 @@
 
 /* ---- The inner devices ---- */
 
-void umakit_cosim_measure(const umakit_device *device,
-                          uint64_t counters[UMAKIT_COSIM_COUNTERS])
-{
-    struct umakit_own_counters measured;
-
-    umakit_simulator_measure(device, &measured);
-    counters[UMAKIT_COSIM_CLOCK] = measured.clock;
-    counters[1] = measured.busy_cycles;
-    counters[2] = measured.compute_cycles;
-    counters[3] = measured.dma_cycles;
-    counters[4] = measured.macs;
-    counters[5] = measured.bytes_read;
-    counters[UMAKIT_COSIM_BYTES_WRITTEN] = measured.bytes_written;
-}
-
-uint64_t umakit_cosim_clock(const umakit_device *device)
-{
-    struct umakit_own_counters measured;
-
-    umakit_simulator_measure(device, &measured);
-    return measured.clock;
-}
-
 /* Cycles since `before`, at least 1; 1 without a clock. */
 static uint64_t cycles_since(const umakit_device *device, uint64_t before)
 {

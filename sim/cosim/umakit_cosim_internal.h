@@ -197,6 +197,24 @@ void umakit_cosim_free_options(struct umakit_cosim_options *options);
 /* The mask of a number in a list, 0 if it is not in it. */
 uint32_t umakit_cosim_listed(const struct umakit_cosim_list *list, uint32_t number);
 
+/* ---- umakit_cosim_counters.c ---- */
+
+/* The counters of an inner device, in the order of struct umakit_own_counters. */
+void umakit_cosim_measure(const umakit_device *device,
+                          uint64_t counters[UMAKIT_COSIM_COUNTERS]);
+uint64_t umakit_cosim_clock(const umakit_device *device);
+/* Read or write a register of an inner device, and add the cycles that it took. */
+uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles);
+void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
+                              uint64_t *cycles);
+/* Let the model's accesses in the layer take as long as those of the RTL, without one of
+ * `left` cycles that is still to come. */
+void umakit_cosim_keep_step(struct umakit_cosim *pair, uint64_t left);
+/* Count from here. */
+void umakit_cosim_start_counting(struct umakit_cosim *pair);
+/* Add what was counted since the last call. */
+void umakit_cosim_account(struct umakit_cosim *pair);
+
 /* ---- umakit_cosim_memory.c ---- */
 
 /* Give both inner devices the windows of the outer one. */
@@ -212,13 +230,13 @@ void umakit_cosim_compare(struct umakit_cosim *pair);
 void umakit_cosim_compare_at_last(struct umakit_cosim *pair, uint32_t address);
 /* Forget the copy of that window. */
 void umakit_cosim_leave(struct umakit_cosim *pair, uint32_t address);
+/* The RTL stops taking part. */
+void umakit_cosim_detach(struct umakit_cosim *pair);
+/* The driver has seen that work has ended. */
+void umakit_cosim_complete(struct umakit_cosim *pair);
 
 /* ---- umakit_cosim_access.c ---- */
 
-/* The counters of an inner device, in the order of struct umakit_own_counters. */
-void umakit_cosim_measure(const umakit_device *device,
-                          uint64_t counters[UMAKIT_COSIM_COUNTERS]);
-uint64_t umakit_cosim_clock(const umakit_device *device);
 /* Note that the driver reads a register. */
 void umakit_cosim_note_read(struct umakit_cosim *pair, uint32_t offset);
 /* The RTL was reset and the model was not: find the bits in which registers that the driver
@@ -246,19 +264,6 @@ bool umakit_cosim_check(struct umakit_cosim *pair);
 bool umakit_cosim_begin_access(struct umakit_cosim *pair);
 /* Start the waveform if it is asked for after as many resets. */
 void umakit_cosim_start_waveform(struct umakit_cosim *pair);
-/* Read or write a register of an inner device, and add the cycles that it took. */
-uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles);
-void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
-                              uint64_t *cycles);
-/* Let the model's accesses in the layer take as long as those of the RTL, without one of
- * `left` cycles that is still to come. */
-void umakit_cosim_keep_step(struct umakit_cosim *pair, uint64_t left);
-/* Count from here. */
-void umakit_cosim_start_counting(struct umakit_cosim *pair);
-/* The driver has seen that work has ended. */
-void umakit_cosim_complete(struct umakit_cosim *pair);
-/* Add what was counted since the last call. */
-void umakit_cosim_account(struct umakit_cosim *pair);
 
 /* ---- umakit_cosim_report.c ---- */
 

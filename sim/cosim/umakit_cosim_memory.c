@@ -387,3 +387,35 @@ void umakit_cosim_leave(struct umakit_cosim *pair, uint32_t address)
     }
     leave(&pair->windows[slot]);
 }
+
+/* ---- The end of a tile ---- */
+
+void umakit_cosim_detach(struct umakit_cosim *pair)
+{
+    umakit_cosim_account(pair);
+    umakit_cosim_forget(pair);
+    pair->is_attached = false;
+}
+
+void umakit_cosim_complete(struct umakit_cosim *pair)
+{
+    uint64_t rtl[UMAKIT_COSIM_COUNTERS];
+    uint64_t written;
+
+    umakit_cosim_measure(&pair->rtl, rtl);
+    written = rtl[UMAKIT_COSIM_BYTES_WRITTEN];
+    pair->has_given_up = false;
+    pair->in_command = false;
+    if (written == pair->written_before && written != UMAKIT_UNKNOWN) {
+        return;
+    }
+    pair->written_before = written;
+    umakit_cosim_compare(pair);
+    ++pair->moment.tile;
+    if (pair->moment.tile >= pair->options.tiles && !pair->suspect.is_set &&
+        !umakit_cosim_has_failed(pair)) {
+        pair->layer.compared_bytes += umakit_cosim_output_bytes(pair);
+        umakit_cosim_detach(pair);
+        pair->layer.is_detached = true;
+    }
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time: waits of a program, and when a side has come to rest. */
+/* Waits of a program, and when a side has come to rest. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,41 +23,17 @@
 #define MORE_AT_MOST 1000u
 #define BLIND_AT_MOST 4000000u
 
-static uint64_t counter(const struct umakit_programs_run *run, bool is_clock)
+static uint64_t busy_cycles(const struct umakit_programs_run *run)
 {
     struct umakit_own_counters counters;
 
     umakit_simulator_measure(run->device, &counters);
-    return is_clock ? counters.clock : counters.busy_cycles;
-}
-
-uint64_t umakit_programs_clock(const struct umakit_programs_run *run)
-{
-    return counter(run, true);
+    return counters.busy_cycles;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-void umakit_programs_pass(struct umakit_programs_run *run, uint64_t cycles)
-{
-    const uint64_t begin = umakit_programs_clock(run);
-    uint64_t reads = cycles;
-
-    if (cycles == 0u) {
-        return;
-    }
-    if (!run->setting->has_idle || begin == UMAKIT_UNKNOWN) {
-        if (umakit_device_wait(run->device, (uint32_t)least(cycles, UINT32_MAX)) != UMAKIT_OK) {
-            return; /* the time has passed, or less of it because of an interrupt */
-        }
-        return;
-    }
-    while (reads-- > 0u && umakit_programs_clock(run) - begin < cycles) {
-        (void)umakit_device_read32(run->device, run->setting->idle);
-    }
 }
 
 /* ---- What the device says of itself ---- */
@@ -91,7 +67,7 @@ struct stillness {
 /* Cycles for which the counter of busy cycles has not grown. */
 static uint64_t still_for(const struct umakit_programs_run *run, struct stillness *still)
 {
-    const uint64_t busy = counter(run, false), now = umakit_programs_clock(run);
+    const uint64_t busy = busy_cycles(run), now = umakit_programs_clock(run);
 
     if (busy != still->busy) {
         *still = (struct stillness){.busy = busy, .since = now};
@@ -113,7 +89,7 @@ static enum umakit_programs_end wait_on_model(struct umakit_programs_run *run, u
     struct umakit_programs_note *const note =
         umakit_programs_note(run, UMAKIT_PROGRAMS_INTERRUPT, 0u);
     const uint64_t begin = umakit_programs_clock(run);
-    struct stillness still = {.busy = counter(run, false), .since = begin};
+    struct stillness still = {.busy = busy_cycles(run), .since = begin};
     bool is_raised = false, is_over = false;
     uint64_t left = limit;
 
@@ -147,7 +123,7 @@ static enum umakit_programs_end rest_on_model(struct umakit_programs_run *run,
 {
     struct umakit_programs_note *const note = umakit_programs_note(run, UMAKIT_PROGRAMS_REST, 0u);
     const uint64_t begin = umakit_programs_clock(run);
-    struct stillness still = {.busy = counter(run, false), .since = begin};
+    struct stillness still = {.busy = busy_cycles(run), .since = begin};
     bool says = says_rest(run, polled), is_over = says;
 
     if (note == NULL) {

@@ -12,10 +12,6 @@
 
 #define PAGE 4096u
 
-/* Cycles of the model that a program may take: as its layer, and more. */
-#define LEAST_LIMIT 40000u
-#define MORE_THAN_LAYER 4u
-
 static uint32_t next_random(uint32_t *state)
 {
     *state ^= *state << 13u;
@@ -32,20 +28,6 @@ static void delay(struct umakit_programs_run *run)
 
         umakit_programs_pass(run, cycles);
     }
-}
-
-bool umakit_programs_has_failed(const struct umakit_programs_run *run)
-{
-    return umakit_simulator_failure(run->device)[0] != '\0';
-}
-
-bool umakit_programs_is_too_long(const struct umakit_programs_run *run)
-{
-    const uint64_t clock = umakit_programs_clock(run);
-    const uint64_t more = MORE_THAN_LAYER * run->program->cycles;
-
-    return run->settling == 0u && clock != UMAKIT_UNKNOWN &&
-           clock > (more > LEAST_LIMIT ? more : LEAST_LIMIT);
 }
 
 /* ---- Accesses ---- */

@@ -10,7 +10,7 @@
  * results it belongs to. Each result still sees its products in the order
  * above, and the inner loop is one that compilers vectorise.
  */
-#include "umakit/mac_array_convolution.h"
+#include "umakit/mac_array.h"
 
 #include <stddef.h>
 

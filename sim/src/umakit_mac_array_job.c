@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "umakit/mac_array.h"
-#include "umakit/mac_array_convolution.h"
 #include "umakit/simulator_faults.h"
 #include "umakit/simulator_windows.h"
 #include "umakit/static_assert.h"

@@ -17,7 +17,7 @@
  * Results are written once; sums like they are read, by jobs that keep them and by each fold but
  * the last. umakit/machine/counts says the same in Python.
  */
-#include "umakit/systolic_accesses.h"
+#include "umakit/systolic_engines.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,14 +9,10 @@
 #include "umakit/own_simulator.h"
 #include "umakit/simulator_faults.h"
 #include "umakit/static_assert.h"
-#include "umakit/systolic_accesses.h"
 #include "umakit/systolic_commands.h"
 #include "umakit/systolic_engines.h"
-#include "umakit/systolic_read.h"
 #include "umakit/systolic_register_file.h"
 #include "umakit/systolic_scratchpad.h"
-#include "umakit/systolic_timeline.h"
-#include "umakit/systolic_write.h"
 
 #define OFFSET(name) UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET
 

@@ -10,7 +10,7 @@
  * copied first, inputs without their zero point and 0 where there is none, so
  * that the inner loop has neither bounds nor strides to look after.
  */
-#include "umakit/systolic_compute.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +18,6 @@
 
 #include "umakit/static_assert.h"
 #include "umakit/systolic_command.h"
-#include "umakit/systolic_output.h"
 #include "umakit/systolic_taps.h"
 
 /* Sizes of a tile, which lies on the stack: 5 KiB. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long transfers and jobs of the systolic array take. */
-#include "umakit/systolic_costs.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers between the bus and the scratchpad of the systolic array. */
-#include "umakit/systolic_dma.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,6 @@
 #include "umakit/static_assert.h"
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_command.h"
-#include "umakit/systolic_costs.h"
 #include "umakit/systolic_register_file.h"
 #include "umakit/systolic_scratchpad.h"
 

@@ -11,14 +11,11 @@
 #include <stdint.h>
 
 #include "umakit/simulator_faults.h"
-#include "umakit/systolic_accesses.h"
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_command.h"
 #include "umakit/systolic_commands.h"
-#include "umakit/systolic_dma.h"
+#include "umakit/systolic_jobs.h"
 #include "umakit/systolic_register_file.h"
-#include "umakit/systolic_run.h"
-#include "umakit/systolic_timeline.h"
 
 #define INTERRUPT(name) UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_##name##_MASK
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs of the systolic array: what the registers ask for and whether it is
  * valid. */
-#include "umakit/systolic_job.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,8 +10,6 @@
 #include "umakit/saturating.h"
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_command.h"
-#include "umakit/systolic_costs.h"
-#include "umakit/systolic_operands.h"
 #include "umakit/systolic_register_file.h"
 #include "umakit/systolic_scratchpad.h"
 #include "umakit/systolic_taps.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operands of a job of the systolic array: where they lie, and whether they
  * may lie there. */
-#include "umakit/systolic_operands.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * What precedes and follows the sums of products of the systolic array: bias and
  * accumulator memory, requantization and clipping, and the fused addition.
  */
-#include "umakit/systolic_output.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stddef.h>
 #include <stdint.h>

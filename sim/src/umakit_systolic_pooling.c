@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pooling stage of the systolic array. Padding is not included. */
-#include "umakit/systolic_pooling.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* START and ENQUEUE: how the systolic array is given commands. */
-#include "umakit/systolic_queue.h"
+#include "umakit/systolic_engines.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,8 +8,7 @@
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_command.h"
 #include "umakit/systolic_commands.h"
-#include "umakit/systolic_dma.h"
-#include "umakit/systolic_job.h"
+#include "umakit/systolic_jobs.h"
 
 #define INTERRUPT(name) UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_##name##_MASK
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the registers of the simulated systolic array show. */
-#include "umakit/systolic_read.h"
+#include "umakit/systolic_engines.h"
 
 #include <stdbool.h>
 #include <stddef.h>

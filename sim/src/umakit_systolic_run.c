@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a job of the systolic array on the bytes of its operands. */
-#include "umakit/systolic_run.h"
+#include "umakit/systolic_jobs.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_command.h"
-#include "umakit/systolic_compute.h"
-#include "umakit/systolic_pooling.h"
 #include "umakit/systolic_scratchpad.h"
 
 enum {

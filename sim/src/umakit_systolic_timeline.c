@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What commands of the systolic array did when. */
-#include "umakit/systolic_timeline.h"
+#include "umakit/systolic_engines.h"
 
 #include <stddef.h>
 #include <stdint.h>

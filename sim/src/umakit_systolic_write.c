@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What writing a register of the simulated systolic array does. */
-#include "umakit/systolic_write.h"
+#include "umakit/systolic_engines.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,6 @@
 #include "umakit/static_assert.h"
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_commands.h"
-#include "umakit/systolic_queue.h"
 #include "umakit/systolic_register_file.h"
 
 #define OFFSET(name) UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET

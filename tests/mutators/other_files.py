@@ -22,7 +22,7 @@ from mutators.base import EXTREMES, TEXTS, mutate_bytes, mutate_tree, places
 from mutators.models import Arrays, compare_network, read_network
 from umakit.devices.run import load_inputs, select_inputs
 from umakit.files.npz import npz_bytes, read_npz
-from umakit.library.packages.formats import package_library
+from umakit.library.packages import package_library
 from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.testing.harness import llvm_runner
 from umakit.tools.size import library_size

@@ -16,7 +16,7 @@ from umakit import tir, tvm_api
 from umakit.codegen.driver_headers import DeclaredParameter, read_headers
 from umakit.errors import BackendError, short_path
 from umakit.lower import Kernel
-from umakit.lower.parameters import Parameter
+from umakit.lower.driver_calls import Parameter
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.patterns.driver import declared_pointers
 from umakit.registration.backend import Backend

@@ -14,8 +14,8 @@ import numpy as np
 
 from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
+from umakit.codegen.helpers import needed_helpers
 from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
-from umakit.codegen.vector_functions import needed_helpers
 from umakit.errors import LoweringError
 from umakit.operators.kernels.dot_forms import header_of_form
 from umakit.operators.numeric import requantize

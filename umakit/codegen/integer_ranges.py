@@ -22,7 +22,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.codegen.element_turns import element_turns
 from umakit.codegen.kernel_statements import Conditions, KernelStatements, Store
-from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range
+from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range, within
 from umakit.lower.kernels import Kernel
 from umakit.operators.numeric import requantize
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -118,7 +118,7 @@ class IntegerRanges(Ranges):
             first, turns = self.of(loop.min), self.of(loop.extent)
             ranges.append((first[0], first[1] + max(turns[1], 1) - 1))
         self._open.discard(variable)
-        return _within(hull(ranges), limits)
+        return within(hull(ranges), limits)
 
     def _of_Let(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self.of(node.body, facts)
@@ -149,7 +149,7 @@ class IntegerRanges(Ranges):
             return limits
         found = hull([self._of_stored(store.value, store) for store in first])
         if not later:
-            return _within(found, limits)
+            return within(found, limits)
         added = [(store, self._added_to(buffer, store)) for store in later]
         if all(parts is not None for _, parts in added):
             grown = self._of_sums(found, [(store, parts or []) for store, parts in added], limits)
@@ -205,13 +205,13 @@ class IntegerRanges(Ranges):
             )
         anywhere = growth.pop(None)
         low, high = hull([(0, 0), *growth.values()])
-        return _within((first[0] + anywhere[0] + low, first[1] + anywhere[1] + high), limits)
+        return within((first[0] + anywhere[0] + low, first[1] + anywhere[1] + high), limits)
 
     def _kept_range(
         self, buffer: Any, found: Range, later: Sequence[Store], limits: Range
     ) -> Range:
         """Return a range with the first values that stores depending on the buffer do not leave."""
-        found = _within(found, limits)
+        found = within(found, limits)
         for _ in range(MOST_ROUNDS):
             new = self._stored_range(buffer, found, later)
             if found[0] <= new[0] and new[1] <= found[1]:
@@ -238,16 +238,16 @@ class IntegerRanges(Ranges):
     # --- operations ---------------------------------------------------------------------------
 
     def _of_Div(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
-        return _within(quotient_range(*self._both(node, facts)), limits)
+        return within(quotient_range(*self._both(node, facts)), limits)
 
     def _of_Mod(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
-        return _within(remainder_range(*self._both(node, facts)), limits)
+        return within(remainder_range(*self._both(node, facts)), limits)
 
     def _of_LShift(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
-        return _within(shift_left_range(*self._both(node, facts), limits), limits)
+        return within(shift_left_range(*self._both(node, facts), limits), limits)
 
     def _of_BitwiseOr(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
-        return _within(or_range(*self._both(node, facts)), limits)
+        return within(or_range(*self._both(node, facts)), limits)
 
     _of_BitwiseXor = _of_BitwiseOr
 
@@ -255,15 +255,15 @@ class IntegerRanges(Ranges):
         function = requantize.called_function(node)
         if function:
             known = [self.of(argument, facts) for argument in node.args[1:]]
-            return _within(requantize_range(function, known, limits), limits)
+            return within(requantize_range(function, known, limits), limits)
         name, arguments = called(node), list(node.args)
         if name in ("bitwise_or", "bitwise_xor", "shift_left"):
             ranges = self.of(arguments[0], facts), self.of(arguments[1], facts)
             found = shift_left_range(*ranges, limits) if name == "shift_left" else or_range(*ranges)
-            return _within(found, limits)
+            return within(found, limits)
         if name == "abs" and limits[0] < 0:
             low, high = self.of(arguments[0], facts)
-            return _within((max(low, -high, 0), max(-low, high)), limits)
+            return within((max(low, -high, 0), max(-low, high)), limits)
         return super()._of_Call(node, limits, facts)
 
     def _shifted(
@@ -274,7 +274,7 @@ class IntegerRanges(Ranges):
     def _masked(
         self, value: tvm_api.PrimExpr, mask: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]
     ) -> Range:
-        return _within(and_range(self.of(value, facts), self.of(mask, facts)), limits)
+        return within(and_range(self.of(value, facts), self.of(mask, facts)), limits)
 
 
 def kernel_ranges(kernel: Kernel, constants: Mapping[int, Elements] | None = None) -> IntegerRanges:
@@ -300,11 +300,6 @@ def _terms(node: tvm_api.PrimExpr, sign: int) -> list[tuple[int, tvm_api.PrimExp
 def hull(ranges: Sequence[Range]) -> Range:
     """Return the smallest range that contains all ranges."""
     return min(low for low, _ in ranges), max(high for _, high in ranges)
-
-
-def _within(found: Range, limits: Range) -> Range:
-    """Return a range, or the whole range of the dtype if values may wrap around."""
-    return found if limits[0] <= found[0] and found[1] <= limits[1] else limits
 
 
 # Ranges of the results of divisions, shifts, bit operations and functions of requantize.h.

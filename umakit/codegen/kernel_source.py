@@ -10,8 +10,7 @@ from typing import Any
 
 from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type
-from umakit.codegen.driver_arguments import Argument, named_arguments
-from umakit.codegen.driver_headers import DriverHeaders
+from umakit.codegen.driver_headers import Argument, DriverHeaders, named_arguments
 from umakit.codegen.expressions import (
     COMMA,
     PRIMARY,
@@ -23,16 +22,15 @@ from umakit.codegen.expressions import (
 )
 from umakit.codegen.integer_ranges import IntegerRanges
 from umakit.codegen.kernel_statements import scalars
-from umakit.codegen.line_breaks import wrapped, wrapped_call
+from umakit.codegen.listing import wrapped, wrapped_call
 from umakit.codegen.part_source import PrintedParts, RangeOfPart
 from umakit.codegen.signed_sums import with_signed_sums
 from umakit.codegen.statuses import SCRATCH_TOO_SMALL, status_function
 from umakit.codegen.value_names import ValueNames
 from umakit.lower.check_statements import is_index_check
-from umakit.lower.driver_calls import DriverCall, TextCall
+from umakit.lower.driver_calls import DriverCall, Parameter, TextCall
 from umakit.lower.index_ranges import Elements
 from umakit.lower.kernels import Kernel
-from umakit.lower.parameters import Parameter
 from umakit.registration.kernels import SCRATCH_BYTES
 from umakit.registration.registered import ReplaceCallExtern
 from umakit.text.c_text import filled

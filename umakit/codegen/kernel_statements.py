@@ -12,8 +12,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.codegen.element_turns import Definitions
-from umakit.lower.driver_calls import DriverCall
-from umakit.lower.parameters import Parameter
+from umakit.lower.driver_calls import DriverCall, Parameter
 
 tirx = tvm_api.tirx
 

@@ -11,6 +11,15 @@ import numpy as np
 
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
+from umakit.codegen.constants import (
+    CONSTANT_ALIGNMENT,
+    HEADER_SIZE,
+    MAGIC,
+    VERSION,
+    WeightsLayout,
+    code_identity,
+    weights_blob,
+)
 from umakit.codegen.driver_names import exported_includes, is_simulated, library_headers
 from umakit.codegen.helpers import helper_definition, helper_order
 from umakit.codegen.interface_comments import (
@@ -19,8 +28,8 @@ from umakit.codegen.interface_comments import (
     dma_constants,
     failure_comment,
     interface_alignments,
+    kernel_comment,
 )
-from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, terms, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
@@ -34,15 +43,6 @@ from umakit.codegen.statuses import (
     called_by_text,
     checks_scratch,
     own_statuses,
-)
-from umakit.codegen.weights_blob import (
-    CONSTANT_ALIGNMENT,
-    HEADER_SIZE,
-    MAGIC,
-    VERSION,
-    WeightsLayout,
-    code_identity,
-    weights_blob,
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.machine.cpu_choice import CpuChoice
@@ -122,7 +122,6 @@ def common_values(
     for tensor in inputs:
         tensor["next_name"] = c_names.get(tensor["next_state"], "")
     states = [tensor for tensor in inputs if tensor["next_state"]]
-    statuses = own_statuses(program, backends)
     return {
         "umakit_version": __version__,
         "name": program.name,
@@ -152,7 +151,7 @@ def common_values(
         "cpu": _cpu_view(program),
         "most_parts": program.parts,
         "index_out_of_range": INDEX_OUT_OF_RANGE,
-        "own_statuses": statuses,
+        "own_statuses": own_statuses(program, backends),
         "least_status": LEAST,
         "most_status": MOST,
         "checks_scratch": checks_scratch(program),
@@ -262,6 +261,50 @@ def generate_code(
     prefix = str(values["prefix"])
     if choice is not None:
         values |= {"stem": f"{prefix}_{choice.suffix}", "guard": chosen_macro(prefix, choice)}
+    model = _model_file(program, plan, backends, layout, values)
+    sources = {
+        f"include/{prefix}.h": render(
+            "library/model.h.j2", **values, failure_comment=failure_comment(values, backends)
+        ),
+        f"src/{values['stem']}.c": model.text,
+        f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
+        **lock_files(locked),
+    }
+    if layout is None:
+        sources |= _constant_files(program, values, backends)
+        return GeneratedCode(sources, model.functions, None, locked)
+    identity = code_identity(layout, model.code)
+    sources[f"src/{prefix}_weights.c"] = render(
+        "library/weights.c.j2",
+        **{**values, "blob": {**values["blob"], "identity": list(identity)}},
+    )
+    return GeneratedCode(sources, model.functions, weights_blob(program, layout, identity), locked)
+
+
+@dataclass(frozen=True)
+class _ModelFile:
+    """The C file with all kernels and the steps of a program.
+
+    Attributes:
+        text: the file.
+        functions: as in `GeneratedCode`.
+        code: the parts of the text that decide how constants are read.
+    """
+
+    text: str
+    functions: tuple[str, ...]
+    code: list[str]
+
+
+def _model_file(
+    program: Program,
+    plan: MemoryPlan,
+    backends: Mapping[str, Backend],
+    layout: WeightsLayout | None,
+    values: Mapping[str, Any],
+) -> _ModelFile:
+    """Print the kernels and steps of a program; `values` are those of `common_values`."""
+    prefix = str(values["prefix"])
     definitions, symbols = _print_kernels(program, plan, backends, layout is None)
     comments = _kernel_comments(program, plan, backends, symbols)
     definitions = _with_parts(definitions, symbols, prefix)
@@ -275,42 +318,27 @@ def generate_code(
         headers.add(MEMORY_HEADER)
     pointers = [t["name"] for t in (*values["inputs"], *values["outputs"])]
     pointers += [pool["name"] for pool in values["pools"] if pool["size"]]
-    sources = {
-        f"include/{prefix}.h": render(
-            "library/model.h.j2", **values, failure_comment=failure_comment(values, backends)
-        ),
-        f"src/{values['stem']}.c": render(
-            "library/model.c.j2",
-            **values,
-            headers=sorted(each for each in {"stddef.h", *headers} if not _is_own(each)),
-            own_headers=sorted(filter(_is_own, headers)),
-            includes=_includes(backends),
-            helpers=[helper_definition(helper) for helper in sorted(helpers, key=helper_order)],
-            kernels=[
-                {"comment": comment, "definition": definition}
-                for comment, definition in zip(comments, definitions, strict=True)
-            ],
-            steps=steps,
-            places=printer.places,
-            layers=table_of_layers(program, functions, prefix),
-            terms=terms(functions, *_memories(printer.places, plan)),
-            pointers=pointers + (["weights"] if layout else []),
-            uses_status=any(step["checked"] for step in steps),
-            has_parts=any(symbol.source.parts for symbol in symbols.values()),
-            has_device_status=any(is_simulated(backend) for backend in backends.values()),
-        ),
-        f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
-        **lock_files(locked),
-    }
-    if layout is None:
-        sources |= _constant_files(program, values, backends)
-        return GeneratedCode(sources, functions, None, locked)
-    identity = code_identity(layout, [*definitions, *(step["call"] for step in steps)])
-    sources[f"src/{prefix}_weights.c"] = render(
-        "library/weights.c.j2",
-        **{**values, "blob": {**values["blob"], "identity": list(identity)}},
+    text = render(
+        "library/model.c.j2",
+        **values,
+        headers=sorted(each for each in {"stddef.h", *headers} if not _is_own(each)),
+        own_headers=sorted(filter(_is_own, headers)),
+        includes=_includes(backends),
+        helpers=[helper_definition(helper) for helper in sorted(helpers, key=helper_order)],
+        kernels=[
+            {"comment": comment, "definition": definition}
+            for comment, definition in zip(comments, definitions, strict=True)
+        ],
+        steps=steps,
+        places=printer.places,
+        layers=table_of_layers(program, functions, prefix),
+        terms=terms(functions, *_memories(printer.places, plan)),
+        pointers=pointers + (["weights"] if layout else []),
+        uses_status=any(step["checked"] for step in steps),
+        has_parts=any(symbol.source.parts for symbol in symbols.values()),
+        has_device_status=any(is_simulated(backend) for backend in backends.values()),
     )
-    return GeneratedCode(sources, functions, weights_blob(program, layout, identity), locked)
+    return _ModelFile(text, functions, [*definitions, *(step["call"] for step in steps)])
 
 
 def _memories(places: Iterable[str], plan: MemoryPlan) -> tuple[list[str], list[str]]:

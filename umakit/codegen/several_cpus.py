@@ -8,7 +8,6 @@ common header and working memory of the library test the CPU where sizes and sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from umakit.codegen.interface_comments import failure_comment
@@ -21,8 +20,7 @@ from umakit.codegen.model_source import (
 )
 from umakit.errors import LibraryError
 from umakit.machine.cpu import GENERIC
-from umakit.machine.cpu_choice import CpuChoice
-from umakit.memory.plan import MemoryPlan
+from umakit.memory.plan import PlannedProgram
 from umakit.partition.report import CPU
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
@@ -32,23 +30,8 @@ DIFFER = ("pools", "large_object", "workspace_size", "index_checks", "cpu")
 """Template values that may differ between CPUs."""
 
 
-@dataclass(frozen=True)
-class ForCpu:
-    """A network for one CPU of several.
-
-    Attributes:
-        choice: the CPU.
-        program: the program.
-        plan: memory plan, with the same pools as the plans of the other CPUs.
-    """
-
-    choice: CpuChoice
-    program: Program
-    plan: MemoryPlan
-
-
 def generate_for_cpus(
-    networks: Sequence[ForCpu], backends: Mapping[str, Backend]
+    networks: Sequence[PlannedProgram], backends: Mapping[str, Backend]
 ) -> tuple[dict[str, str], list[GeneratedCode]]:
     """Print a network for several CPUs as C.
 
@@ -65,7 +48,7 @@ def generate_for_cpus(
     """
     values = values_for_cpus(networks, backends)
     codes = [
-        generate_code(each.program, each.plan, backends, None, each.choice) for each in networks
+        generate_code(each.program, each.memory, backends, None, each.choice) for each in networks
     ]
     prefix = values["prefix"]
     sources: dict[str, str] = {}
@@ -78,7 +61,9 @@ def generate_for_cpus(
     return sources, codes
 
 
-def values_for_cpus(networks: Sequence[ForCpu], backends: Mapping[str, Backend]) -> dict[str, Any]:
+def values_for_cpus(
+    networks: Sequence[PlannedProgram], backends: Mapping[str, Backend]
+) -> dict[str, Any]:
     """Return the template values common to all files of a model for several CPUs.
 
     Args:
@@ -90,7 +75,7 @@ def values_for_cpus(networks: Sequence[ForCpu], backends: Mapping[str, Backend])
     Raises:
         LibraryError: accelerators take other layers for one CPU than for another.
     """
-    all_values = [common_values(each.program, each.plan, None, backends) for each in networks]
+    all_values = [common_values(each.program, each.memory, None, backends) for each in networks]
     last = networks[-1]
     for each, values in zip(networks, all_values, strict=True):
         _check_alike(each, last, values, all_values[-1])
@@ -111,8 +96,8 @@ def values_for_cpus(networks: Sequence[ForCpu], backends: Mapping[str, Backend])
     return merged
 
 
-def _cpu_view(network: ForCpu, values: Mapping[str, Any]) -> dict[str, Any]:
-    choice = network.choice
+def _cpu_view(network: PlannedProgram, values: Mapping[str, Any]) -> dict[str, Any]:
+    choice = network.of_several
     cpu = choice.cpu
     return {
         **{name: values[name] for name in DIFFER},
@@ -131,7 +116,7 @@ def _cpu_view(network: ForCpu, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_alike(
-    one: ForCpu, other: ForCpu, values: Mapping[str, Any], others: Mapping[str, Any]
+    one: PlannedProgram, other: PlannedProgram, values: Mapping[str, Any], others: Mapping[str, Any]
 ) -> None:
     """Refuse networks whose interfaces or accelerators differ.
 
@@ -141,8 +126,8 @@ def _check_alike(
     differing = [name for name in values if name not in DIFFER and values[name] != others[name]]
     if _offloaded(one.program) != _offloaded(other.program) or differing:
         raise LibraryError(
-            f"accelerators take other layers for {one.choice.cpu.name} than for "
-            f"{other.choice.cpu.name}",
+            f"accelerators take other layers for {one.of_several.cpu.name} than for "
+            f"{other.of_several.cpu.name}",
             where="--cpu",
             fix="export a library for each CPU",
         )

@@ -13,7 +13,7 @@ from umakit.codegen.driver_headers import DriverHeaders, driver_headers
 from umakit.codegen.kernel_source import NO_HEADERS, KernelSource, print_kernel
 from umakit.lower.index_ranges import Elements
 from umakit.memory.plan import MemoryPlan
-from umakit.memory.sharing import taken_over
+from umakit.memory.planning import taken_over
 from umakit.program.program import KernelCall, Program, Role
 from umakit.program.symbols import room
 from umakit.registration.backend import Backend

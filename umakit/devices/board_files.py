@@ -31,7 +31,7 @@ from umakit.devices.device import (
     filled,
     placeholders_in,
 )
-from umakit.devices.serial_line import PSEUDO, RATES
+from umakit.devices.serial_run import PSEUDO, RATES
 from umakit.errors import InputError
 from umakit.machine.config_faults import read_described
 from umakit.text.spelling import closest

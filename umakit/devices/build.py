@@ -15,14 +15,26 @@ from functools import partial
 from pathlib import Path
 
 from umakit.devices import HOST, Device
-from umakit.devices.compiled import Run, check_compiled, driver_libraries, linker_arguments
 from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
-from umakit.devices.device_times import TIMES, calls_device, with_timed_device
-from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
-from umakit.devices.objects import modified, with_shared_objects
-from umakit.devices.own_files import digest_of
+from umakit.devices.libraries import (
+    CallableLibrary,
+    Run,
+    check_compiled,
+    driver_libraries,
+    libraries_of,
+    library_objects,
+    linker_arguments,
+)
+from umakit.devices.objects import (
+    TIMES,
+    calls_device,
+    digest_of,
+    modified,
+    with_shared_objects,
+    with_timed_device,
+)
 from umakit.devices.refused_sources import mend_of_missing_header, refusal_of_team
 from umakit.devices.simulators import (
     WATCHDOG,
@@ -99,9 +111,6 @@ def compile_c(
     compiler = device.compiler()
     name, folder = shlex.join(compiler), sources[0].parent
     check_simulators(simulators, device)
-    cxx_sources = [source for source in sources if source.suffix in CXX_SUFFIXES]
-    for source in cxx_sources:
-        device.cxx_compiler(source.name)
 
     def run(command: list[str]) -> None:
         call_compiler(command, name, folder, device)
@@ -113,13 +122,8 @@ def compile_c(
         )
 
     compiled = [path for path in sources if is_compiled(path.name)]
-    brought = [*compiled, *(path for each in simulators for path in each.compiled)]
-    is_cxx = bool(cxx_sources or designs.objects) or any(each.is_cxx for each in simulators)
-    is_cxx |= any(each.is_cxx for each in libraries)
-    compiled_cxx = check_compiled(brought, device, run_any)
-    if compiled_cxx:
-        device.cxx_compiler(compiled_cxx)
-        is_cxx = True
+    is_cxx = _has_cxx(sources, simulators, device, run_any) or bool(designs.objects)
+    is_cxx |= any(each.is_cxx for each in simulators) or any(each.is_cxx for each in libraries)
     sources = [path for path in sources if path not in compiled]
     objects = library_objects(libraries, FLAGS, flags, device, run_any)
     flags = [*flags, *(word for each in libraries for word in each.words)]
@@ -137,6 +141,21 @@ def compile_c(
         return
     linked = map(file_argument, files)
     run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), *linking])
+
+
+def _has_cxx(
+    sources: Sequence[Path], simulators: Sequence[Simulator], device: Device, run: Run
+) -> bool:
+    """Whether sources, objects or libraries are C++; a missing C++ compiler is refused."""
+    cxx_sources = [source for source in sources if source.suffix in CXX_SUFFIXES]
+    for source in cxx_sources:
+        device.cxx_compiler(source.name)
+    compiled = [path for path in sources if is_compiled(path.name)]
+    compiled += [path for each in simulators for path in each.compiled]
+    compiled_cxx = check_compiled(compiled, device, run)
+    if compiled_cxx:
+        device.cxx_compiler(compiled_cxx)
+    return bool(cxx_sources or compiled_cxx)
 
 
 def compiling_for(device: Device, folder: Path) -> Run:
@@ -301,30 +320,51 @@ def library_sources(library: Path) -> list[Path]:
     return [*sorted(path for path in sources if path not in others), *driver_libraries(library)]
 
 
+@dataclass(frozen=True)
+class RunnerOptions:
+    """What the program that runs a library measures, and what it runs on.
+
+    Attributes:
+        profile: whether layers are measured one by one.
+        most_commands: maximum number of recorded commands per layer, with `profile`.
+        each_inference: whether each inference is reported separately, with `profile`.
+        designs: designs that replace the simulators of their backends.
+        is_traced: whether designs can write waveforms; layers are then measured one by one.
+        cpu: as in `umakit.devices.cpus.description_for`.
+    """
+
+    profile: bool = False
+    most_commands: int = 0
+    each_inference: bool = False
+    designs: Sequence[Design] = ()
+    is_traced: bool = False
+    cpu: str = ""
+
+    def macros(self, interface: str) -> list[str]:
+        """Return the compiler flags of the measurements.
+
+        Args:
+            interface: the library's `tvmgen_NAME` prefix.
+        """
+        prefix = f"-D{interface.upper()}"
+        flags = [f"{prefix}_PROFILE"] if self.profile or self.is_traced else []
+        flags += [f"{prefix}_TIMELINE={self.most_commands}u"] if self.most_commands else []
+        return [*flags, *([f"{prefix}_EACH_INFERENCE"] if self.each_inference else [])]
+
+
+PLAIN_RUNNER = RunnerOptions()
+
+
 def build_runner(
-    library: Path,
-    interface: str,
-    profile: bool,
-    device: Device = HOST,
-    most_commands: int = 0,
-    designs: Sequence[Design] = (),
-    *,
-    is_traced: bool = False,
-    each_inference: bool = False,
-    cpu: str = "",
+    library: Path, interface: str, device: Device = HOST, options: RunnerOptions = PLAIN_RUNNER
 ) -> Path:
     """Build the program that runs a library on a device, unless it is up to date.
 
     Args:
         library: folder or tar file of an exported library.
         interface: the library's `tvmgen_NAME` prefix.
-        profile: whether layers are measured one by one.
         device: target device.
-        most_commands: maximum number of recorded commands per layer, with `profile`.
-        designs: designs that replace the simulators of their backends.
-        is_traced: whether designs can write waveforms; layers are then measured one by one.
-        each_inference: whether each inference is reported separately, with `profile`.
-        cpu: as in `umakit.devices.cpus.description_for`.
+        options: what the program measures, and what it runs on.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache if the library is
@@ -335,27 +375,10 @@ def build_runner(
         LibraryError: a tar file cannot be unpacked.
     """
     library = library_folder(library)
-    runtime = library / "runtime"
-    flags = [f"-D{interface.upper()}_PROFILE"] if profile or is_traced else []
-    flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
-    flags += [f"-D{interface.upper()}_EACH_INFERENCE"] if each_inference else []
-    flags += [*device.program_flags(), *cpu_flags(library, device, cpu)]
-    device = device_for(library, device, cpu)
-    simulators, libraries = simulators_of(library), libraries_of(library)
-    answering = {each.backend for each in designs}
-    simulators = [each for each in simulators if each.backend not in answering]
-    check_simulators(simulators, device)
-    digests = [each.digest().hex() for each in simulators]
-    watched = [word for each in simulators for word in each.watched] if device.is_host else []
-    if watched:
-        digests += [*watched, hashlib.sha256(WATCHDOG.read_bytes()).hexdigest()]
-    brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
-    # Programs contain paths of shared libraries: relink after the folder has moved.
-    digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
-    digests += [each.digest() for each in libraries]
-    digests += [text for each in designs for text in (each.digest(), _device_of("", is_traced))]
-    digests += [hashlib.sha256(TIMES.read_bytes()).hexdigest()] if profile else []
-    fingerprint = _fingerprint(library, [*flags, *digests], device)
+    flags = options.macros(interface)
+    flags += [*device.program_flags(), *cpu_flags(library, device, options.cpu)]
+    device = device_for(library, device, options.cpu)
+    fingerprint = _fingerprint(library, [*flags, *_digests(library, device, options)], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
         return program
@@ -364,21 +387,57 @@ def build_runner(
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        folder = Path(temporary)
-        found = what_answers(library, designs, device, folder, is_traced=is_traced)
-        main = runtime / "main.c"
-        if is_traced:
-            main = traced_main(main, interface, found.answering, folder)
-        sources = [*found.sources, main, *device.platform_sources(runtime)]
-        flags += found.flags
-        if profile and calls_device(sources):
-            command, headers = device.compiler(), (library / SOURCE_FOLDER).absolute()
-            flags += [f"-D{interface.upper()}_DEVICE_TIMES", f"-I{headers}"]
-            run = partial(call_compiler, name=shlex.join(command), folder=library, device=device)
-            sources = with_timed_device(sources, [*command, *FLAGS], flags, folder, run)
-        compile_c(sources, built, flags, device, found.simulators, libraries, found.designs)
+        _compile_runner(library, interface, built, flags, device, options)
         built.replace(program)
     return program
+
+
+def _digests(library: Path, device: Device, options: RunnerOptions) -> list[str]:
+    """Return the digests of what a program is built from, apart from the library's own files.
+
+    Raises:
+        BuildError: a simulator does not run on the device.
+    """
+    answering = {each.backend for each in options.designs}
+    simulators = [each for each in simulators_of(library) if each.backend not in answering]
+    check_simulators(simulators, device)
+    digests = [each.digest().hex() for each in simulators]
+    watched = [word for each in simulators for word in each.watched] if device.is_host else []
+    if watched:
+        digests += [*watched, hashlib.sha256(WATCHDOG.read_bytes()).hexdigest()]
+    brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
+    # Programs contain paths of shared libraries: relink after the folder has moved.
+    digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
+    digests += [each.digest() for each in libraries_of(library)]
+    opening = _device_of("", options.is_traced)
+    digests += [text for each in options.designs for text in (each.digest(), opening)]
+    digests += [hashlib.sha256(TIMES.read_bytes()).hexdigest()] if options.profile else []
+    return digests
+
+
+def _compile_runner(
+    library: Path,
+    interface: str,
+    program: Path,
+    flags: list[str],
+    device: Device,
+    options: RunnerOptions,
+) -> None:
+    """Compile the program of `build_runner`; generated files go into the folder of the program."""
+    folder, runtime, is_traced = program.parent, library / "runtime", options.is_traced
+    found = what_answers(library, options.designs, device, folder, is_traced=is_traced)
+    main = runtime / "main.c"
+    if is_traced:
+        main = traced_main(main, interface, found.answering, folder)
+    sources = [*found.sources, main, *device.platform_sources(runtime)]
+    flags = [*flags, *found.flags]
+    if options.profile and calls_device(sources):
+        command, headers = device.compiler(), (library / SOURCE_FOLDER).absolute()
+        flags += [f"-D{interface.upper()}_DEVICE_TIMES", f"-I{headers}"]
+        run = partial(call_compiler, name=shlex.join(command), folder=library, device=device)
+        sources = with_timed_device(sources, [*command, *FLAGS], flags, folder, run)
+    libraries = libraries_of(library)
+    compile_c(sources, program, flags, device, found.simulators, libraries, found.designs)
 
 
 def _build_folder(library: Path, device: Device) -> Path:

@@ -178,13 +178,7 @@ def build_with_models(
     answering = {each.backend for each in designs}
     devices = description.sources.devices
     simulators = simulators_of(library)
-    own = {each.backend for each in simulators}
-    for name in sorted(answering):
-        if not devices.get(name) and name not in own:
-            raise InputError(
-                f"the accelerator {name} has no simulator, which its RTL is compared with",
-                fix="uma run --rtl runs the RTL alone, and uma check --rtl compares its results",
-            )
+    _check_models(answering, {*filter(devices.get, devices), *(s.backend for s in simulators)})
     kept = {library / SOURCE_FOLDER / path for name in answering for path in devices[name]}
     sources = [path for path in library_sources(library) if path not in kept]
     sources += HOST.platform_sources(library / "runtime")
@@ -203,16 +197,18 @@ def build_with_models(
         sources += generated(folder, interface)
         sources += _renamed_devices(folder, library, answering, devices, simulators)
         built = folder / program.name
-        compile_c(
-            [*sources, *sorted(parts.glob("*.c"))],
-            built,
-            flags,
-            HOST,
-            [_without_device(each) if each.backend in answering else each for each in simulators],
-            libraries_of(library),
-            objects,
-        )
+        sources += sorted(parts.glob("*.c"))
+        models = [_without_device(s) if s.backend in answering else s for s in simulators]
+        compile_c(sources, built, flags, HOST, models, libraries_of(library), objects)
         built.replace(program)
+
+
+def _check_models(answering: set[str], simulated: set[str]) -> None:
+    for name in sorted(answering - simulated):
+        raise InputError(
+            f"the accelerator {name} has no simulator, which its RTL is compared with",
+            fix="uma run --rtl runs the RTL alone, and uma check --rtl compares its results",
+        )
 
 
 def _generated(

@@ -21,8 +21,7 @@ from typing import Any
 
 from umakit.devices.addresses import RPC
 from umakit.devices.device import DEFAULT_TIMEOUT, SERIAL, Device
-from umakit.devices.serial_line import open_line
-from umakit.devices.serial_run import SerialRun, SilentError
+from umakit.devices.serial_run import SerialRun, SilentError, open_line
 from umakit.devices.ssh_client import SshClient
 from umakit.devices.ssh_run import LateError, run_over_ssh
 from umakit.errors import AcceleratorConfigError, DeviceError, UmakitError
@@ -369,3 +368,25 @@ def run_remotely(
         return run_over_rpc(device.remote, program, arguments, folder, seconds)
     client = SshClient(device.remote, device.ssh_options)
     return run_over_ssh(client, program, arguments, folder, seconds)
+
+
+FARTHEST = 2**15 - 1
+"""Maximum distance of a library's status from the base of its backend."""
+
+
+def stopped(description: Mapping[str, Any], status: int, text: str) -> tuple[str, int]:
+    """Return a sentence on a run that was stopped, and the status that the function returned.
+
+    Args:
+        description: the entry `umakit` of a library's metadata.
+        status: what the run returned.
+        text: the library's text of it.
+    """
+    for backend in description["backends"]:
+        base = int(backend.get("status_base", 0))
+        if base == status != 0:
+            return f"the run stopped with a status of {backend['name']} that is out of range", 0
+        if base and abs(status - base) <= FARTHEST:
+            own = status - base
+            return f"the run stopped with status {own} of {backend['name']}: {text}", own
+    return f"the run stopped with status {status}: {text}", status

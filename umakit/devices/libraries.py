@@ -4,19 +4,135 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from umakit.devices.compiled import Run
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, of_no_model, version_of
+from umakit.errors import BuildError, LibraryError
+from umakit.files.compiled_files import CompiledFile, Machine, is_shared, read_compiled
 from umakit.library.metadata import read_description
-from umakit.library.roles import SOURCE_FOLDER
+from umakit.library.roles import COMPILED_FOLDER, SOURCE_FOLDER
 from umakit.library.schema import KernelLibrary
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
+
+TRANSITIVE = "-Wl,--disable-new-dtags"
+"""Makes the loader search the same folders for indirectly needed shared libraries."""
+
+Run = Callable[[Sequence[str], list[str]], None]
+"""Runs a compiler, given as its command and arguments; raises `BuildError`."""
+
+
+def driver_libraries(library: Path) -> list[Path]:
+    """Return the objects and libraries of drivers in an exported library, in linking order.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+    """
+    folder = library_folder(library) / COMPILED_FOLDER
+    if not folder.is_dir():
+        return []
+    compiled = read_description(library).sources.compiled
+    return [folder / path for paths in compiled.values() for path in paths]
+
+
+def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
+    """Refuse objects and libraries that do not fit a device.
+
+    Args:
+        files: the objects and libraries.
+        device: target device.
+        run: runs a compiler.
+
+    Returns:
+        Name of the first file that needs C++; empty if none does.
+
+    Raises:
+        BuildError: a file is for another processor, is missing or damaged, or is a shared library
+            for a device other than the host.
+    """
+    read = [read_file(path) for path in files]
+    for path, compiled in zip(files, read, strict=True):
+        if is_shared(path.name) and not device.is_host:
+            raise BuildError(
+                f"{path.name} is a shared library, which programs for {device.name} cannot load",
+                fix="make it a static library (.a) for that device",
+            )
+        if compiled.machine is not None:
+            check_machine(path, compiled.machine, machine_of(device, run), device.name)
+    in_cxx = (path.name for path, each in zip(files, read, strict=True) if each.needs_cxx)
+    return next(in_cxx, "")
+
+
+def check_machine(path: Path, machine: Machine | None, wanted: Machine | None, target: str) -> None:
+    """Refuse an object or a library for another processor.
+
+    Args:
+        path: the file.
+        machine: processor of the file; None if unknown.
+        wanted: processor of the program; None if unknown.
+        target: name of the device.
+
+    Raises:
+        BuildError: the processors differ.
+    """
+    if machine is not None and wanted is not None and machine != wanted:
+        raise BuildError(
+            f"{path.name} is compiled for {machine}, programs for {target} are for {wanted}",
+            fix=f"compile it for {target}, or choose a device that it fits",
+        )
+
+
+def read_file(path: Path) -> CompiledFile:
+    """Return the properties of an object or a library.
+
+    Raises:
+        BuildError: the file is missing or damaged.
+    """
+    try:
+        return read_compiled(path.name, path.read_bytes(), str(path))
+    except OSError as error:
+        raise BuildError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except LibraryError as error:
+        raise BuildError(error.what, where=error.where, fix=error.fix) from None
+
+
+def linker_arguments(files: Sequence[Path]) -> list[str]:
+    """Return the linker arguments for objects and libraries.
+
+    Programs find shared libraries at their present paths.
+    """
+    arguments = [str(path.absolute()) for path in files]
+    folders = {str(path.absolute().parent): None for path in files if is_shared(path.name)}
+    arguments += [f"-Wl,-rpath,{folder}" for folder in folders]
+    if folders and sys.platform != "darwin":
+        arguments.append(TRANSITIVE)
+    return arguments
+
+
+def machine_of(device: Device, run: Run) -> Machine | None:
+    """Return the target processor of a device's compiler; None if its files are not ELF.
+
+    Args:
+        run: runs a compiler.
+
+    Raises:
+        BuildError: the compiler is missing or fails.
+    """
+    compiler = device.compiler()
+
+    def compile_to(output: Path) -> None:
+        source = output.with_suffix(".c")
+        source.write_text("int umakit_nothing;\n", encoding="utf-8")
+        run(compiler, ["-c", str(source), "-o", str(output)])
+
+    key = repr([compiler, version_of(compiler[0])]).encode()
+    path = cached_object("nothing", hashlib.sha256(key).hexdigest()[:24], compile_to)
+    return read_file(path).machine
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import subprocess
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -11,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 
 from umakit.errors import BuildError
 from umakit.files.compiled_files import MACHINES
+from umakit.machine.cpu import CPU_INFORMATION
 
 SYSTEM_NAMES = {
     "x86-64": r"x86_64|amd64",
@@ -58,3 +61,26 @@ def check_runs_on(program: Path, system_name: str, where: str) -> None:
             fix="correct the compiler in the device's file, or leave it out: the machine is asked "
             "what it is then",
         )
+
+
+def version_line(program: str) -> str:
+    """Return the first line of a program's version, else its name."""
+    try:
+        result = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError:
+        return program
+    lines = result.stdout.splitlines()
+    return re.sub(r"\s+", " ", lines[0]).strip() if lines else program
+
+
+def processor_name() -> str:
+    """Return the operating system's name of this machine's processor, else its architecture."""
+    try:
+        text = CPU_INFORMATION.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    name = named[1].strip() if named else platform.processor()
+    return name or platform.machine()

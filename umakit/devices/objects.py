@@ -13,12 +13,13 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from umakit.devices.device import SUPPORT
+from umakit.devices.device import SUPPORT, Device
 from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 
@@ -226,3 +227,83 @@ def modified(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+SCRIPTS = ("*.ld", "*.lds", "*.inc")
+"""File name patterns of linker scripts and of their included files."""
+
+
+def digest_of(device: Device) -> str:
+    """Return a digest of a user's device files: preprocessed C, and scripts."""
+    digest = hashlib.sha256()
+    for source in (*device.sources, *device.replaced):
+        if source.parent != SUPPORT:
+            digest.update(_preprocessed(device, source))
+    if device.linker_script is not None and device.linker_script.parent != SUPPORT:
+        folder = device.linker_script.parent
+        scripts = {device.linker_script, *(path for form in SCRIPTS for path in folder.glob(form))}
+        for path in sorted(scripts):
+            digest.update(_content(path))
+    return digest.hexdigest()
+
+
+def _preprocessed(device: Device, source: Path) -> bytes:
+    command = [*device.compiler(), "-std=c99", f"-I{RUNTIME}", f"-I{SUPPORT}", "-E", str(source)]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    return ended.stdout + bytes([ended.returncode != 0])  # the compiler reports the mistake later
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # the linker says so
+
+
+# Programs that time the calls of `umakit/device.h`. Imports no TVM.
+# The device's functions are renamed, and `support/device_times.c` defines functions with the
+# original names. Thus precompiled drivers are timed too.
+
+
+DEVICE = "umakit_simulator.c"
+"""Name of the file with the functions of `umakit/device.h`, which dispatch to all simulators."""
+
+FUNCTIONS = ("read32", "write32", "map", "unmap", "wait", "barrier")
+"""Names of these functions, without the prefix `umakit_device_`."""
+
+RENAMED = [f"-Dumakit_device_{name}=umakit_untimed_{name}" for name in FUNCTIONS]
+
+TIMES = SUPPORT / "device_times.c"
+
+
+def calls_device(sources: Sequence[Path]) -> bool:
+    """Whether the sources of a program include a device for drivers."""
+    return any(source.name == DEVICE for source in sources)
+
+
+def with_timed_device(
+    sources: Sequence[Path],
+    compiler: Sequence[str],
+    flags: Sequence[str],
+    folder: Path,
+    run: Callable[[list[str]], None],
+) -> list[Path]:
+    """Return the sources of a program with timed device calls.
+
+    Args:
+        sources: sources of a program with a device.
+        compiler: the compiler and its constant arguments.
+        flags: the other flags of the program.
+        folder: folder for an object.
+        run: runs a command of the compiler.
+
+    Raises:
+        BuildError: the compiler refused a source.
+    """
+    command = [*compiler, *RENAMED]
+    (device,) = (source for source in sources if source.name == DEVICE)
+    (found,) = with_shared_objects([device], command, flags, run)
+    if found == device:  # its headers are not an exported library's
+        found = folder / "device.o"
+        run([*command, *compiling(flags), "-c", str(device.absolute()), "-o", str(found)])
+    return [*(source for source in sources if source != device), found, TIMES]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.codegen.c_types import c_type
-from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
+from umakit.codegen.constants import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, what_answers
 from umakit.devices.cpus import cpu_flags, device_for
@@ -29,9 +29,9 @@ from umakit.devices.execution import (
     idle_limit,
     stop_error,
     stop_hint,
+    stopped,
 )
 from umakit.devices.libraries import libraries_of
-from umakit.devices.statuses import stopped
 from umakit.devices.waveforms import traced_main
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder

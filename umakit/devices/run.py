@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.devices import HOST, Device, check_memory, execute, find_device
-from umakit.devices.build import build_runner
+from umakit.devices.build import RunnerOptions, build_runner
 from umakit.devices.cpus import description_for
 from umakit.devices.designs import Design, check_designs
-from umakit.devices.execution import default_limit, idle_limit, stop_error, stop_hint
+from umakit.devices.execution import default_limit, idle_limit, stop_error, stop_hint, stopped
 from umakit.devices.inferences import MOST_INFERENCES, Inferences, inferences_of
 from umakit.devices.inputs import check_inputs, write_inputs
 from umakit.devices.profiles import CommandTimes, InferenceProfile, LayerProfile, profiles_of
-from umakit.devices.statuses import stopped
 from umakit.devices.waveforms import WaveFile, wave_of, written_wave
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz
@@ -120,6 +119,54 @@ def save_outputs(
     write_file(path, content, NPZ_RESULTS, inputs, force=force)
 
 
+@dataclass(frozen=True)
+class RunSettings:
+    """How inferences run, and what is measured.
+
+    Attributes:
+        repeat: number of runs of each inference, for timing.
+        profile: whether each layer is measured.
+        record_commands: whether the times of commands are recorded for layers on simulated
+            accelerators that report them; needs `profile`. A number is the maximum for each layer;
+            the default maximum depends on the device.
+        device: name of a device in `umakit.devices.DEVICES`, the path of a device's TOML file, or a
+            device.
+        timeout: limit in seconds of processor time, on remote machines of silence; default: the
+            device's limit, 600 under emulation, and on the host 600 for each inference of a library
+            with an accelerator.
+        rtl: designs that replace the simulators of their backends, on the host.
+        wave: file for the waveform of a design, written also for a failed run.
+        each_inference: whether the first inference is measured separately from all later ones;
+            needs `profile`, and inputs that are not repeated.
+        cpu: CPU whose code runs, for a library for several CPUs; default: the first CPU that the
+            device supports.
+    """
+
+    repeat: int = 1
+    profile: bool = False
+    record_commands: bool | int = False
+    device: str | os.PathLike[str] | Device = HOST.name
+    timeout: float | None = None
+    rtl: Sequence[Design] = ()
+    wave: WaveFile | None = None
+    each_inference: bool = False
+    cpu: str = ""
+
+    def runner(self, device: Device, *, is_traced: bool) -> RunnerOptions:
+        """Return the options of the program that runs the library on a device."""
+        most_commands = int(self.record_commands)
+        if self.record_commands is True:
+            most_commands = MOST_COMMANDS if device.is_host else MOST_EMULATED_COMMANDS
+        return RunnerOptions(
+            self.profile,
+            most_commands if self.profile else 0,
+            self.each_inference,
+            self.rtl,
+            is_traced,
+            self.cpu,
+        )
+
+
 def run_library(
     library: str | os.PathLike[str],
     inputs: Arrays,
@@ -140,22 +187,8 @@ def run_library(
         library: folder or tar file of an exported library.
         inputs: one array for each input; a single-input model takes any key. Arrays with one more
             leading dimension run that many inferences. States may be omitted, see `check_inputs`.
-        repeat: number of runs of each inference, for timing.
-        profile: whether each layer is measured.
-        record_commands: whether the times of commands are recorded for layers on simulated
-            accelerators that report them; needs `profile`. A number is the maximum for each layer;
-            the default maximum depends on the device.
-        device: name of a device in `umakit.devices.DEVICES`, the path of a device's TOML file, or a
-            device.
-        timeout: limit in seconds of processor time, on remote machines of silence; default: the
-            device's limit, 600 under emulation, and on the host 600 for each inference of a library
-            with an accelerator.
-        rtl: designs that replace the simulators of their backends, on the host.
-        wave: file for the waveform of a design, written also for a failed run.
-        each_inference: whether the first inference is measured separately from all later ones;
-            needs `profile`, and inputs that are not repeated.
-        cpu: CPU whose code runs, for a library for several CPUs; default: the first CPU that the
-            device supports.
+        repeat, profile, record_commands, device, timeout, rtl, wave, each_inference, cpu: as in
+            `RunSettings`.
 
     Raises:
         LibraryError: the library is missing or damaged, or its program is from an older version of
@@ -166,29 +199,32 @@ def run_library(
             program is too large for the device.
         DeviceError: the run failed or exceeded the time limit; carries the driver's status.
     """
-    library, machine = Path(library), find_device(device)
+    settings = RunSettings(
+        repeat, profile, record_commands, device, timeout, rtl, wave, each_inference, cpu
+    )
+    return run_with_settings(Path(library), inputs, settings)
+
+
+def run_with_settings(library: Path, inputs: Arrays, settings: RunSettings) -> RunResult:
+    """Run inferences on a device; arguments and errors as for `run_library`."""
+    machine, repeat = find_device(settings.device), settings.repeat
     if not 1 <= repeat <= MOST_REPEATS:
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
-    description = description_for(library, machine, cpu)
+    description = description_for(library, machine, settings.cpu)
     count, batched, arrays = check_inputs(description["inputs"], inputs)
-    if each_inference:
-        _check_each(profile, repeat, count)
+    if settings.each_inference:
+        _check_each(settings.profile, repeat, count)
     machine.check_emulator()
     if machine.is_host:
         check_memory(_memory_of(description))
-    check_designs(rtl, description, machine)
-    asked = None if wave is None else wave_of(description, rtl, wave.layer)
-    most_commands = int(record_commands)
-    if record_commands is True:
-        most_commands = MOST_COMMANDS if machine.is_host else MOST_EMULATED_COMMANDS
-    most_commands = most_commands if profile else 0
+    check_designs(settings.rtl, description, machine)
+    wave = settings.wave
+    asked = None if wave is None else wave_of(description, settings.rtl, wave.layer)
+    timeout = settings.timeout
     if timeout is None:
         timeout = default_limit(machine, description, count * repeat)
-    interface, is_traced = description["interface"], asked is not None
-    runner = build_runner(
-        library, interface, profile, machine, most_commands, rtl, is_traced=is_traced,
-        each_inference=each_inference, cpu=cpu,
-    )  # fmt: skip
+    options = settings.runner(machine, is_traced=asked is not None)
+    runner = build_runner(library, description["interface"], machine, options)
     with temporary_folder("umakit-run-") as folder:
         # A state that is passed on has only the first inference's value.
         parts = (array[index : index + 1] for index in range(count) for array in arrays)
@@ -198,17 +234,32 @@ def run_library(
         with written_wave(wave, asked, folder) as environment:
             ended = execute(
                 machine, runner, arguments, folder, timeout, idle=idle_limit(description),
-                runs_designs=bool(rtl), environment=environment,
+                runs_designs=bool(settings.rtl), environment=environment,
             )  # fmt: skip
         lines = ended.stdout.splitlines()
         report = _report(machine, runner, description, lines, ended.stderr)
         data = (folder / OUTPUTS).read_bytes()
         outputs = _read_outputs(description["outputs"], data, count, batched)
+    return _measured(settings, machine, description, report, lines, outputs, count)
+
+
+def _measured(
+    settings: RunSettings,
+    machine: Device,
+    description: Mapping[str, Any],
+    report: Mapping[str, Any],
+    lines: Sequence[str],
+    outputs: dict[str, npt.NDArray[Any]],
+    count: int,
+) -> RunResult:
+    """Return the measurements of a run of `count` inferences, from the report of its program."""
     runs = [line.split() for line in lines if line.startswith("run ")]
     layers: tuple[LayerProfile, ...] = ()
-    whole = None
-    if profile:
-        layers, whole = profiles_of(machine, description, report, count * repeat, lines)
+    whole, inferences = None, None
+    if settings.profile:
+        layers, whole = profiles_of(machine, description, report, count * settings.repeat, lines)
+    if settings.each_inference:
+        inferences = inferences_of(machine, description, report, lines)
     return RunResult(
         outputs,
         times=tuple(int(run[1]) / 1e9 for run in runs) if machine.has_time else (),
@@ -216,7 +267,7 @@ def run_library(
         instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
         runs=len(runs),
         whole=whole,
-        inferences=inferences_of(machine, description, report, lines) if each_inference else None,
+        inferences=inferences,
     )
 
 

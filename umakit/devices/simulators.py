@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from umakit.devices.compiled import Run, linker_arguments
 from umakit.devices.device import SUPPORT, Device
+from umakit.devices.libraries import Run, linker_arguments
 from umakit.devices.objects import cached_object, compiling, of_no_model, version_of
 from umakit.errors import BuildError
 from umakit.files.compiled_files import is_compiled

@@ -8,7 +8,7 @@ The keys under `modules` follow TVM's Model Library Format 7
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,16 +17,16 @@ from umakit.codegen.interface_comments import interface_alignments
 from umakit.codegen.model_source import GeneratedCode, interface_prefix
 from umakit.codegen.statuses import own_statuses
 from umakit.files.npz import npz_bytes
+from umakit.library.cpu_sections import KEYS, KEYS_IF_ANY
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
 from umakit.lower.executed import executed_operations
 from umakit.machine.planner import prediction_of
-from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.plan import MemoryPlan, PlannedProgram, PoolPlan
 from umakit.memory.scratch_limit import alive_bytes, scratch_bytes
 from umakit.partition.report import CPU, OffloadReport
 from umakit.program.descriptions import tiles_of
-from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import Lifetime, live_set_bound
-from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.program.program import KernelCall, Program, Role, Tensor, tensor_lifetimes
 from umakit.registration.backend import Backend
 from umakit.text.identities import LayerIdentity, NamedLayer, layer_identities
 from umakit.version import __version__
@@ -36,18 +36,16 @@ CPU_DEVICE_TYPE = 1
 
 
 def describe(
-    program: Program,
-    plan: MemoryPlan,
-    report: OffloadReport,
-    backends: Mapping[str, Backend],
-    code: GeneratedCode,
+    network: PlannedProgram, backends: Mapping[str, Backend], code: GeneratedCode
 ) -> dict[str, Any]:
     """Return the metadata of a library as JSON values.
 
     Args:
-        plan: memory plan of the program.
-        backends: backends of the program, by target name.
+        network: the network.
+        backends: backends of the library, by target name.
+        code: the generated code.
     """
+    program, plan, report = network.program, network.memory, network.report
     cpu = {} if program.cpu is None else {"cpu": program.cpu.model_dump(mode="json")}
     alignments = interface_alignments(program, backends)
     bases = {each.backend: each.base for each in own_statuses(program, backends)}
@@ -312,3 +310,28 @@ def _cpu_prediction(program: Program, call: KernelCall) -> dict[str, int | None]
         return {}
     found = costs.of(executed_operations(program.kernels[call.kernel]))
     return {"cpu_instructions": found.instructions, "cpu_cycles": found.cycles}
+
+
+def sections_of(
+    networks: Sequence[PlannedProgram],
+    backends: Mapping[str, Backend],
+    codes: Sequence[GeneratedCode],
+) -> list[dict[str, Any]]:
+    """Return the section of each CPU, for the metadata.
+
+    Args:
+        networks: the network for each CPU, in the order of the compiler's choice.
+        backends: backends of the programs, by target name.
+        codes: the generated code for each CPU.
+    """
+    sections = []
+    for each, code in zip(networks, codes, strict=True):
+        described = describe(each, backends, code)["umakit"]
+        sections.append(
+            {
+                "cpu": each.of_several.cpu.model_dump(mode="json"),
+                "suffix": each.of_several.suffix,
+                **{key: described[key] for key in (*KEYS, *KEYS_IF_ANY) if key in described},
+            }
+        )
+    return sections

@@ -8,56 +8,60 @@ The layout is TVM's Model Library Format, version 7 (`codegen/host`, `metadata.j
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from umakit import sim
-from umakit.codegen.constants import is_large
-from umakit.codegen.driver_names import (
-    device_file,
-    exported_includes,
-    exported_path,
-    is_simulated,
-    kit_simulator,
-)
+from umakit.codegen.constants import CONSTANT_ALIGNMENT, is_large, layout_weights
+from umakit.codegen.driver_names import device_file, exported_path, kit_simulator
 from umakit.codegen.interface_comments import constants_of_backends, dma_constants
 from umakit.codegen.locks import lock_header, lock_source, locks_view
 from umakit.codegen.model_source import (
+    GeneratedCode,
     common_values,
     generate_code,
     interface_prefix,
 )
 from umakit.codegen.several_cpus import generate_for_cpus, values_for_cpus
-from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, layout_weights
 from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.board_notes import board_notes, time_limits
 from umakit.library.build_files import build_files
-from umakit.library.compiled import compiled_values, driver_libraries
-from umakit.library.description import constants_size, describe
-from umakit.library.driver_notices import driver_notices, rounding_notices
-from umakit.library.driver_texts import check_driver_texts
-from umakit.library.kernel_libraries import included_names, kernel_libraries, library_values
+from umakit.library.description import constants_size, describe, sections_of
+from umakit.library.driver_files import (
+    add_files,
+    driver_files,
+    inline_headers,
+    with_found_includes,
+)
+from umakit.library.driver_notices import check_driver_texts, driver_notices, rounding_notices
+from umakit.library.kernel_libraries import (
+    ExportedLibrary,
+    included_names,
+    kernel_libraries,
+    library_values,
+)
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
-from umakit.library.own_simulators import own_simulator_files, own_simulators
-from umakit.library.roles import COMPILED_FOLDER, find_roles
-from umakit.library.several_cpus import NetworkForCpu, files_of, sections_of
+from umakit.library.own_simulators import (
+    compiled_values,
+    driver_libraries,
+    own_simulator_files,
+    own_simulators,
+)
+from umakit.library.roles import COMPILED_FOLDER, Sources, find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.machine.simulator_config import CXX_SUFFIXES
-from umakit.memory.plan import MemoryPlan
+from umakit.memory.plan import PlannedProgram
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
 from umakit.registration.buffer_alignment import check_buffer_alignment
 from umakit.text.rendering import render
-
-INCLUDED = re.compile(r'^\s*#\s*include\s*[<"](umakit/[^>"]*)[>"]', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,127 @@ class Library:
         return list(self.metadata["umakit"]["notices"])
 
 
+@dataclass(frozen=True)
+class Destination:
+    """Where a library is written.
+
+    Attributes:
+        path: the folder, or a tar file if the name ends in `.tar`.
+        inputs: input files, which must not be overwritten.
+        force: whether to replace also changed files and files of other origin.
+    """
+
+    path: Path
+    inputs: Sequence[Path] = ()
+    force: bool = False
+
+    def check(self) -> None:
+        """Refuse a destination that umakit must not replace, before anything is compiled.
+
+        Raises:
+            OutputError: the destination is an input, is no library, or was changed since umakit
+                wrote it.
+        """
+        if self.path.suffix == SUFFIX:
+            check_file(self.path, LIBRARY_TAR, self.inputs, force=self.force)
+        else:
+            check_folder(self.path, LIBRARY_FOLDER, self.inputs, force=self.force)
+
+    def write(self, files: Mapping[str, str | bytes]) -> None:
+        """Write the files of a library.
+
+        Raises:
+            OutputError: the destination must not be replaced or cannot be written.
+        """
+        if self.path.suffix == SUFFIX:
+            write_tar(self.path, files, self.inputs, force=self.force)
+        else:
+            write_folder(self.path, files, LIBRARY_FOLDER, self.inputs, force=self.force)
+
+
+def write_library(
+    networks: Sequence[PlannedProgram],
+    backends: Mapping[str, Backend],
+    destination: Destination,
+    weights: str = "c",
+) -> Library:
+    """Write a library atomically.
+
+    Args:
+        networks: the network; for a library for several CPUs, the network for each CPU in the order
+            of the compiler's choice, with common pools.
+        backends: backends of the programs, by target name.
+        destination: where the library goes. Files of umakit in an earlier export are replaced.
+        weights: `c` puts constants into C, `blob` into one binary file.
+
+    Raises:
+        OutputError: the destination must not be replaced or cannot be written.
+        LibraryError: accelerators take other layers for one CPU than for another.
+    """
+    destination.check()
+    last, where = networks[-1], str(destination.path)
+    printed = _printed(networks, backends, weights)
+    sources, metadata = printed.sources, printed.metadata
+    parts = _add_parts(sources, backends, where)
+    metadata["umakit"]["notices"] += [
+        *driver_notices(
+            last.program, backends, sources, included_names(parts.libraries),
+            [each.choice.suffix for each in networks if each.choice is not None],
+        ),
+        *(text for each in parts.libraries.values() for text in each.notices),
+        *rounding_notices(last.report),
+    ]  # fmt: skip
+    files = {f"codegen/host/{path}": text for path, text in sources.items()} | parts.files
+    if printed.code.weights is not None:
+        files[weights_path(last.program.name)] = printed.code.weights
+    roles = _roles(last.program, files, backends, printed.code.locked, parts)
+    metadata["umakit"]["sources"] = roles.as_json()
+    values = _template_values(networks, backends, printed, parts, roles)
+    values |= _build_values(backends, parts, roles, files)
+    files |= build_files(values, roles, files)
+    files |= _texts(networks, values, metadata, roles)
+    check_metadata(str(files[METADATA]), METADATA)
+    destination.write(files)
+    return Library(destination.path, metadata, last.report, last.program)
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """A network, for one or several CPUs, as C.
+
+    Attributes:
+        sources: C files by path below `codegen/host`.
+        code: the generated code of the last CPU.
+        shared: template values common to all C files.
+        metadata: content of `metadata.json`, without roles and notices of drivers.
+    """
+
+    sources: dict[str, str]
+    code: GeneratedCode
+    shared: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+def _printed(
+    networks: Sequence[PlannedProgram], backends: Mapping[str, Backend], weights: str
+) -> _Printed:
+    last = networks[-1]
+    if last.choice is None:
+        layout = layout_weights(last.program) if weights == "blob" else None
+        if layout is not None:
+            _check_blob(last.program, backends)
+        code = generate_code(last.program, last.memory, backends, layout)
+        shared = common_values(last.program, last.memory, layout, backends)
+        metadata = describe(last, backends, code)
+        return _Printed(dict(code.sources), code, shared, metadata)
+    sources, codes = generate_for_cpus(networks, backends)
+    shared = values_for_cpus(networks, backends)
+    metadata = describe(last, backends, codes[-1])
+    sections = sections_of(networks, backends, codes)
+    metadata["umakit"] |= {"suffix": sections[-1]["suffix"], "cpus": sections}
+    return _Printed(sources, codes[-1], shared, metadata)
+
+
 def _check_blob(program: Program, backends: Mapping[str, Backend]) -> None:
     """Refuse constants in a blob that an accelerator could not read there.
 
@@ -97,147 +222,143 @@ def _check_blob(program: Program, backends: Mapping[str, Backend]) -> None:
         )
 
 
-def write_library(
-    destination: Path,
-    program: Program,
-    plan: MemoryPlan,
-    report: OffloadReport,
-    backends: Mapping[str, Backend],
-    relax_text: str,
-    weights: str = "c",
-    inputs: Sequence[Path] = (),
-    force: bool = False,
-    for_cpus: Sequence[NetworkForCpu] = (),
-) -> Library:
-    """Write a library atomically.
+@dataclass(frozen=True)
+class _Parts:
+    """What backends add to a library, apart from C files in `codegen/host`.
 
-    Args:
-        destination: the folder, or a tar file if the name ends in `.tar`. Files of umakit in an
-            earlier export are replaced.
-        plan: memory plan of the program.
-        backends: backends of the program, by target name.
-        relax_text: text of the partitioned network, for `src/`.
-        weights: `c` puts constants into C, `blob` into one binary file.
-        inputs: input files, which must not be overwritten.
-        force: whether to replace also changed files and files of other origin.
-        for_cpus: the network for each CPU of a library for several CPUs, in the order of the
-            compiler's choice, with common pools; program, plan, report and text belong to the last
-            CPU.
+    Attributes:
+        simulators: files of backends' own simulators, by path.
+        libraries: libraries of C functions, by backend.
+        compiled: objects and libraries of drivers, by backend and path.
+        simulated_as: kind of umakit's simulator, by backend with such a simulator.
+        designs: backends whose only simulator is a design.
+    """
+
+    simulators: Mapping[str, bytes]
+    libraries: Mapping[str, ExportedLibrary]
+    compiled: Mapping[str, Mapping[str, bytes]]
+    simulated_as: Mapping[str, str]
+    designs: Sequence[str]
+
+    @property
+    def files(self) -> dict[str, str | bytes]:
+        """All files, by path."""
+        files: dict[str, str | bytes] = dict(self.simulators)
+        for library in self.libraries.values():
+            files |= library.files
+        for of_backend in self.compiled.values():
+            files |= {f"{COMPILED_FOLDER}/{path}": each for path, each in of_backend.items()}
+        return files
+
+
+def _add_parts(
+    sources: dict[str, str], backends: Mapping[str, Backend], destination: str
+) -> _Parts:
+    """Add the C files of drivers to generated C, and return what else backends add.
 
     Raises:
-        OutputError: the destination must not be replaced or cannot be written.
-        LibraryError: accelerators take other layers for one CPU than for another.
+        LibraryError: a file is missing or cannot be exported, or two files share a path.
     """
-    check_destination(destination, inputs, force=force)
-    layout = layout_weights(program) if weights == "blob" else None
-    if layout is not None:
-        _check_blob(program, backends)
-    if for_cpus:
-        printed = [each.printed for each in for_cpus]
-        sources, codes = generate_for_cpus(printed, backends)
-        code, shared = codes[-1], values_for_cpus(printed, backends)
-    else:
-        code = generate_code(program, plan, backends, layout)
-        sources, shared = dict(code.sources), common_values(program, plan, layout, backends)
-    metadata = describe(program, plan, report, backends, code)
-    if for_cpus:
-        sections = sections_of(for_cpus, backends, codes)
-        metadata["umakit"] |= {"suffix": sections[-1]["suffix"], "cpus": sections}
-    _add(sources, _driver_files(backends), str(destination))
+    add_files(sources, driver_files(backends), destination)
     for backend in backends.values():
         check_buffer_alignment(backend)
     simulators = own_simulator_files(backends)
-    _add(sources, _inline_headers(sources, simulators), str(destination))
-    sources |= _with_found_includes(sources, backends)
+    add_files(sources, inline_headers(sources, simulators), destination)
+    sources |= with_found_includes(sources, backends)
     check_driver_texts(backends, sources)
-    libraries = kernel_libraries(backends, sources)
-    metadata["umakit"]["notices"] += driver_notices(
-        program,
-        backends,
-        sources,
-        included_names(libraries),
-        [each.choice.suffix for each in for_cpus],
+    return _Parts(
+        simulators,
+        kernel_libraries(backends, sources),
+        driver_libraries(backends),
+        {name: kind for name, each in backends.items() if (kind := kit_simulator(each))},
+        [name for name, each in sorted(backends.items()) if each.configuration.is_only_rtl],
     )
-    metadata["umakit"]["notices"] += [text for each in libraries.values() for text in each.notices]
-    metadata["umakit"]["notices"] += rounding_notices(report)
-    files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
-    files |= simulators
-    for each in libraries.values():
-        files |= each.files
-    compiled = driver_libraries(backends)
-    files |= {
-        f"{COMPILED_FOLDER}/{path}": content
-        for of_backend in compiled.values()
-        for path, content in of_backend.items()
-    }
-    if code.weights is not None:
-        files[weights_path(program.name)] = code.weights
-    simulated_as = {
-        name: kind
-        for name, backend in backends.items()
-        if (kind := kit_simulator(backend)) is not None
-    }
-    roles = find_roles(
+
+
+def _roles(
+    program: Program,
+    files: Mapping[str, str | bytes],
+    backends: Mapping[str, Backend],
+    locked: Sequence[str],
+    parts: _Parts,
+) -> Sources:
+    return find_roles(
         interface_prefix(program.name),
         list(files),
-        _driver_paths(backends, code.locked),
-        {name: [device_file(name, "c")] for name in simulated_as},
-        simulated_as,
+        _driver_paths(backends, locked),
+        {name: [device_file(name, "c")] for name in parts.simulated_as},
+        parts.simulated_as,
         own_simulators(backends),
-        {name: list(paths) for name, paths in compiled.items()},
-        {name: each.view for name, each in libraries.items()},
+        {name: list(paths) for name, paths in parts.compiled.items()},
+        {name: each.view for name, each in parts.libraries.items()},
     )
-    metadata["umakit"]["sources"] = roles.as_json()
-    designs = [
-        name for name, backend in sorted(backends.items()) if backend.configuration.is_only_rtl
-    ]
+
+
+def _template_values(
+    networks: Sequence[PlannedProgram],
+    backends: Mapping[str, Backend],
+    printed: _Printed,
+    parts: _Parts,
+    roles: Sources,
+) -> dict[str, Any]:
+    """Return the template values about the network, its drivers and their devices."""
+    program, metadata = networks[-1].program, printed.metadata
     notes = board_notes(program, backends, metadata)
-    values = {
-        **shared,
-        "locks": locks_view(code.locked),
+    return {
+        **printed.shared,
+        "locks": locks_view(printed.code.locked),
         "backends": metadata["umakit"]["backends"],
         "layers": program.calls,
         "board_notes": {name: each.device for name, each in notes.items() if each.device},
         "time_limits": time_limits(backends, notes),
-        "simulator_sources": {
-            **{name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()},
-            **dict.fromkeys((*roles.own, *designs), roles.simulator),
-        },
         "own_simulators": roles.own,
-        "designs": designs,
-        "simulators_without_headers": [*roles.own, *designs],
-        **compiled_values(compiled),
+        "designs": parts.designs,
+        "simulators_without_headers": [*roles.own, *parts.designs],
+        **compiled_values(parts.compiled),
         **library_values(roles.libraries),
-        "board_defines": {
-            **{name: sim.KINDS[kind].board_defines for name, kind in simulated_as.items()},
-            **dict.fromkeys((*roles.own, *designs), (sim.BOARD_INTERRUPT,)),
-        },
-        "cxx_sources": sorted(
-            source
-            for source in (
-                *(source for driver in roles.drivers.values() for source in driver),
-                *(source for each in roles.libraries.values() for source in each.sources),
-            )
-            if source.endswith(CXX_SUFFIXES)
-        ),
-        "has_simulator": bool(roles.simulator),
-        "board_sources": [
-            *roles.model,
-            *roles.static_workspace,
-            *roles.status,
-            *(source for driver in roles.drivers.values() for source in driver),
-            *(source for each in roles.libraries.values() for source in each.sources),
-        ],
-        "objects_clash": len({Path(path).stem for path in _c_files(files)}) < len(_c_files(files)),
-        "constants_size": max(
-            constants_size(each) for each in (program, *(each.program for each in for_cpus))
-        ),
+        "constants_size": max(constants_size(each.program) for each in networks),
         "constants_of": sorted(constants_of_backends(program, backends)),
         "has_large": any(map(is_large, program.constants.values())),
         "weights_path": weights_path(program.name),
     }
-    files |= build_files(values, roles, files)
-    files |= {
+
+
+def _build_values(
+    backends: Mapping[str, Backend],
+    parts: _Parts,
+    roles: Sources,
+    files: Mapping[str, str | bytes],
+) -> dict[str, Any]:
+    """Return the template values about the C files that builds compile."""
+    simulated_as, others = parts.simulated_as, (*roles.own, *parts.designs)
+    added = [source for driver in roles.drivers.values() for source in driver]
+    added += [source for each in roles.libraries.values() for source in each.sources]
+    c_files = _c_files(files)
+    return {
+        "simulator_sources": {
+            **{name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()},
+            **dict.fromkeys(others, roles.simulator),
+        },
+        "board_defines": {
+            **{name: sim.KINDS[kind].board_defines for name, kind in simulated_as.items()},
+            **dict.fromkeys(others, (sim.BOARD_INTERRUPT,)),
+        },
+        "cxx_sources": sorted(source for source in added if source.endswith(CXX_SUFFIXES)),
+        "has_simulator": bool(roles.simulator),
+        "board_sources": [*roles.model, *roles.static_workspace, *roles.status, *added],
+        "objects_clash": len({Path(path).stem for path in c_files}) < len(c_files),
+    }
+
+
+def _texts(
+    networks: Sequence[PlannedProgram],
+    values: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    roles: Sources,
+) -> dict[str, str | bytes]:
+    """Return the files beside C and builds: the program, texts, parameters and metadata."""
+    last = networks[-1]
+    return {
         "runtime/main.c": render("library/main.c.j2", **values),
         **{
             f"runtime/{name}": (RUNTIME / name).read_text(encoding="utf-8")
@@ -247,68 +368,11 @@ def write_library(
         LICENSE: RUNTIME.with_name(LICENSE).read_text(encoding="utf-8"),
         NOTICE: render("library/NOTICE.j2", **values),
         "README.md": render("library/README.md.j2", **values),
-        f"parameters/{program.name}.npz": npz_bytes(program.constants),
-        f"src/{program.name}.relax.txt": relax_text,
-        **files_of(for_cpus),
+        f"parameters/{last.program.name}.npz": npz_bytes(last.program.constants),
+        f"src/{last.program.name}.relax.txt": last.relax_text,
+        **_files_of_others(networks),
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
-    check_metadata(str(files[METADATA]), METADATA)
-    write_files(destination, files, inputs, force=force)
-    return Library(destination, metadata, report, program)
-
-
-def write_files(
-    destination: Path,
-    files: Mapping[str, str | bytes],
-    inputs: Sequence[Path] = (),
-    *,
-    force: bool = False,
-) -> None:
-    """Write the files of a library as a folder, or as a tar file if the destination ends in `.tar`.
-
-    Raises:
-        OutputError: the destination must not be replaced or cannot be written.
-    """
-    if destination.suffix == SUFFIX:
-        write_tar(destination, files, inputs, force=force)
-    else:
-        write_folder(destination, files, LIBRARY_FOLDER, inputs, force=force)
-
-
-def check_destination(
-    destination: Path, inputs: Sequence[Path] = (), *, force: bool = False
-) -> None:
-    """Refuse a destination that umakit must not replace, before anything is compiled.
-
-    Args:
-        destination: the folder or tar file of the library.
-        inputs: input files, which must not be overwritten.
-        force: as in `write_library`.
-
-    Raises:
-        OutputError: the destination is an input, is no library, or was changed since umakit wrote
-            it.
-    """
-    if destination.suffix == SUFFIX:
-        check_file(destination, LIBRARY_TAR, inputs, force=force)
-    else:
-        check_folder(destination, LIBRARY_FOLDER, inputs, force=force)
-
-
-def files_of_driver(backend: Backend) -> dict[str, str]:
-    """Return the files of a driver and of its simulator in a library.
-
-    Returns:
-        Contents by path below `codegen/host`.
-
-    Raises:
-        LibraryError: a driver file is missing, or two files share a path.
-        AcceleratorConfigError: a file of the backend's own simulator is missing.
-    """
-    backends = {backend.target_name: backend}
-    files = _driver_files(backends)
-    _add(files, _inline_headers(files, own_simulator_files(backends)), str(backend.folder))
-    return files | _with_found_includes(files, backends)
 
 
 def _driver_paths(
@@ -327,119 +391,6 @@ def _driver_paths(
     }
 
 
-def _driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
-    """Return the files of drivers and of their simulators, by path below `codegen/host`."""
-    files: dict[str, str] = {}
-    for name, backend in sorted(backends.items()):
-        for driver_file in (*backend.driver.sources, *backend.driver.headers):
-            source = backend.folder / driver_file
-            if not source.is_file():
-                raise LibraryError(
-                    "the driver file is missing",
-                    where=str(source),
-                    fix=f"see _register_driver in the backend {name}",
-                )
-            text = driver_text(source)
-            _add(files, {f"src/{exported_path(backend, driver_file)}": text}, str(source))
-        if is_simulated(backend):
-            _add(files, _simulator_files(name, backend), str(backend.folder))
-    return files
-
-
-def driver_text(source: Path) -> str:
-    """Return the text of a driver file.
-
-    Raises:
-        LibraryError: the file is compiled for another system, or not in UTF-8.
-    """
-    try:
-        return source.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        pass
-    if source.suffix in (".lib", ".dll", ".dylib", ".obj"):
-        raise LibraryError(
-            "is compiled code of a form that is not linked",
-            where=str(source),
-            fix="register .o, .a or .so files, or sources",
-        )
-    raise LibraryError("is no UTF-8 text", where=str(source), fix="store it as UTF-8")
-
-
-def _with_found_includes(
-    files: Mapping[str, str], backends: Mapping[str, Backend]
-) -> dict[str, str]:
-    """Return the files in the folders of backends, with includes that need no include path."""
-    others = {path.removeprefix("src/") for path in files}
-    found = {}
-    for name, backend in backends.items():
-        paths = {
-            exported_path(backend, driver_file): driver_file
-            for driver_file in (*backend.driver.sources, *backend.driver.headers)
-        }
-        if kit_simulator(backend):
-            devices = [device_file(name, suffix) for suffix in ("c", "h")]
-            paths |= {path: PurePosixPath(path).name for path in devices}
-        for path, driver_file in paths.items():
-            text = files[f"src/{path}"]
-            found[f"src/{path}"] = exported_includes(backend, text, driver_file, others)
-    return found
-
-
-def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
-    """Add files to others; equal files, such as files of the simulator, may be added twice.
-
-    Raises:
-        LibraryError: two files of different content have the same path.
-    """
-    for path, text in more.items():
-        if files.setdefault(path, text) != text:
-            raise LibraryError(
-                f"two different files would become {path}",
-                where=where,
-                fix="give the driver's file another name",
-            )
-
-
-def _inline_headers(sources: Mapping[str, str], simulators: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the headers of inline functions that C files or simulators include."""
-    simulated = (content.decode("utf-8", "replace") for content in simulators.values())
-    texts = [*sources.values(), *simulated]
-    # Looking for the name first takes a fiftieth of the time in megabytes of constants.
-    included = {name for text in texts if "umakit/" in text for name in INCLUDED.findall(text)}
-    found: dict[str, str] = {}
-    for path, others in sim.INLINE_HEADERS.items():
-        if path.removeprefix("include/") in included:
-            for each in (path, *others):
-                text = (sim.source_directory() / each).read_text(encoding="utf-8")
-                found[f"src/{each.removeprefix('include/')}"] = text
-    return found
-
-
-def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
-    folder = sim.source_directory()
-    kind = kit_simulator(backend)
-    sources: tuple[str, ...] = (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES)
-    headers: tuple[str, ...] = (*sim.COMMON_HEADERS, *sim.SIMULATOR_HEADERS)
-    if kind is not None:
-        sources += sim.KINDS[kind].sources
-        headers += (*sim.KINDS[kind].driver_headers, *sim.KINDS[kind].headers)
-    files = {}
-    for source in sources:
-        files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
-    for header in headers:
-        files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
-    for suffix in ("c", "h") if kind is not None else ():
-        files[f"src/{device_file(name, suffix)}"] = render(
-            f"device/{kind}_device.{suffix}.j2",
-            name=name,
-            array=backend.configuration.array,
-            dma=backend.configuration.dma,
-            device=backend.configuration.device,
-            scratchpad=next(iter(backend.configuration.scratchpads), None),
-        )
-    return files
-
-
 def _board_files() -> dict[str, str]:
     """Return the device of a board; builds of a library do not compile it."""
     folder = sim.source_directory()
@@ -448,3 +399,13 @@ def _board_files() -> dict[str, str]:
 
 def _c_files(files: Iterable[str]) -> list[str]:
     return [path for path in files if path.endswith((".c", *CXX_SUFFIXES))]
+
+
+def _files_of_others(networks: Sequence[PlannedProgram]) -> dict[str, str | bytes]:
+    """Return constants and texts of all networks but the last, by path."""
+    files: dict[str, str | bytes] = {}
+    for each in networks[:-1]:
+        name = f"{each.program.name}_{each.of_several.suffix}"
+        files[f"parameters/{name}.npz"] = npz_bytes(each.program.constants)
+        files[f"src/{name}.relax.txt"] = each.relax_text
+    return files

@@ -13,8 +13,7 @@ from umakit.machine import Layer, Tiling
 from umakit.machine.cpu import GENERIC, Cpu
 from umakit.machine.cpu_choice import cpu_texts, find_cpus
 from umakit.machine.kernel_choices import Choice, KernelKey
-from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, check_scratch_limit
-from umakit.memory.planners import DEFAULT_PLANNER
+from umakit.memory.planners import DEFAULT_PLANNER, DEFAULT_SCRATCH_LIMIT, check_scratch_limit
 from umakit.memory.planning import check_planner
 from umakit.memory.pools import MemoryPool
 from umakit.program.overlap import Overlap
@@ -51,7 +50,7 @@ class ExportOptions:
         keep_layout: whether all tensors keep the model's layout; else regions get the layout of the
             accelerators' patterns if the change pays, see `umakit.partition.layouts.choose`.
         choose: rule for a layer that several accelerators could take: `order`, by the order of
-            backends; `cycles`, by runs of the network, see `umakit.choosing.choose`.
+            backends; `cycles`, by runs of the network, see `umakit.pipeline.choose`.
         cpu: target CPU of kernel schedules, a name of `umakit.machine.cpu` or a TOML file; several
             CPUs with commas between them, for the C compiler to choose from.
         scratch_limit: limit of the arena in a library for a CPU, in percent above the live-set

@@ -14,14 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from umakit import tir, tvm_api
-from umakit.lower.checked_kernels import constant_elements, index_checks
-from umakit.lower.composites import lower_composites
-from umakit.lower.cpu import lower_cpu_operators
+from umakit.lower.composites import check_replaced, dissolve_regions, lower_composites
+from umakit.lower.cpu import constant_elements, index_checks, lower_cpu_operators
 from umakit.lower.expansion import expand_requantize
 from umakit.lower.kernels import Kernel, make_kernel
-from umakit.lower.left_over import check_replaced
 from umakit.lower.phases import lower_prim_func
-from umakit.lower.regions import dissolve_regions
 from umakit.machine import Layer, Tiling
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KEY, Choice, KernelChoices, KernelKey, choosing

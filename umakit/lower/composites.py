@@ -6,13 +6,108 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from umakit import tvm_api
-from umakit.errors import LoweringError, UmakitError
+from umakit import tir, tvm_api
+from umakit.errors import BackendError, LoweringError, UmakitError, short_path
+from umakit.lower.kernels import Kernel
 from umakit.lower.offload import pattern_of, prepare_offload
 from umakit.operators.offload.plain import rules
 from umakit.registration.backend import Backend
-from umakit.registration.code import raised
+from umakit.registration.code import raised, texts_in
+from umakit.registration.registered import RELAX_PHASES
 from umakit.registration.target import legalization, private_target
+from umakit.text.spelling import closest
+
+
+def dissolve_regions(module: tvm_api.IRModule) -> tvm_api.IRModule:
+    """Inline functions with a `Codegen` attribute; their composites become global functions.
+
+    Each composite function keeps its `Composite` attribute, `<target>.<pattern>`.
+    """
+    regions = {
+        variable: function
+        for variable, function in tvm_api.relax_functions(module)
+        if tvm_api.function_attribute(function, "Codegen")
+    }
+    if not regions:
+        return module
+    inliner = _RegionInliner(module, regions)
+    main = module.get_global_var("main")
+    inliner.builder_.update_func(main, inliner.visit_expr(module["main"]))
+    dissolved = inliner.builder_.get()
+    for variable in regions:
+        del dissolved[variable]
+    return tvm_api.relax_transform.CanonicalizeBindings()(dissolved)
+
+
+@tvm_api.mutator
+class _RegionInliner(tvm_api.PyExprMutator):
+    def __init__(self, module: tvm_api.IRModule, regions: dict[Any, Any]) -> None:
+        super().__init__(module)
+        self._regions = regions
+
+    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
+        call = self.visit_expr_post_order(call)
+        region = self._regions.get(call.op)
+        return call if region is None else self._inline(region, list(call.args))
+
+    def _inline(self, region: tvm_api.Function, arguments: list[Any]) -> tvm_api.Expr:
+        region = tvm_api.relax.utils.copy_with_new_vars(region)
+        values = dict(zip(region.params, arguments, strict=True))
+        composites: dict[Any, tuple[Any, list[Any]]] = {}
+        for binding in tvm_api.bindings_of(region):
+            value = binding.value
+            if isinstance(value, tvm_api.Function):
+                composites[binding.var] = self._add_composite(value)
+            elif isinstance(value, tvm_api.Call) and value.op in composites:
+                composite, constants = composites[value.op]
+                inner = [_substitute(argument, values) for argument in value.args]
+                call = tvm_api.relax.Call(composite, [*inner, *constants])
+                values[binding.var] = self.builder_.emit(call)
+            else:
+                values[binding.var] = self.builder_.emit(_substitute(value, values))
+        return _substitute(region.body.body, values)
+
+    def _add_composite(self, function: tvm_api.Function) -> tuple[Any, list[Any]]:
+        """Add a global function for a composite; return the function and its constants."""
+        composite = str(tvm_api.function_attribute(function, "Composite") or "")
+        if not composite:
+            raise LoweringError("an accelerator region holds a function that is not a composite")
+        lifted, constants = _lift_constants(function)
+        variable = self.builder_.add_func(
+            lifted.with_attr("Primitive", 1), composite.replace(".", "_")
+        )
+        return variable, constants
+
+
+def _lift_constants(function: tvm_api.Function) -> tuple[Any, list[Any]]:
+    """Turn constants inside a function into parameters, since prim funcs cannot contain them."""
+    constants: list[Any] = []
+    parameters: list[Any] = []
+
+    def lift(constant: tvm_api.PrimExpr) -> tvm_api.GlobalVar:
+        constants.append(constant)
+        name = f"constant_{len(constants)}"
+        parameters.append(tvm_api.relax.Var(name, constant.ty))
+        return parameters[-1]
+
+    body = tvm_api.rewrite(function.body, [(tvm_api.GenericConst, lift)])
+    if not constants:
+        return function, []
+    lifted = tvm_api.relax.Function(
+        [*function.params, *parameters], body, function.ret_ty, function.is_pure, function.attrs
+    )
+    return lifted, constants
+
+
+def _substitute(expression: tvm_api.PrimExpr, values: dict[Any, Any]) -> tvm_api.Expr:
+    if isinstance(expression, tvm_api.Var):
+        return values.get(expression, expression)
+    if isinstance(expression, tvm_api.RelaxTuple):
+        return tvm_api.relax.Tuple([_substitute(field, values) for field in expression.fields])
+    if isinstance(expression, tvm_api.TupleGetItem):
+        inner = _substitute(expression.tuple_value, values)
+        return tvm_api.relax.TupleGetItem(inner, expression.index)
+    return expression
 
 
 def lower_composites(module: tvm_api.IRModule, backends: Mapping[str, Backend]) -> tvm_api.IRModule:
@@ -154,3 +249,50 @@ def _with_caller(module: tvm_api.IRModule, composite: tvm_api.GlobalVar) -> tvm_
             result = builder.emit_output(tvm_api.relax.Call(composite, parameters))
         builder.emit_func_output(result)
     return builder.get()
+
+
+DRIVER_CALLS = "driver_calls"
+"""Name of the pass of `patterns.driver_calls`."""
+
+
+def check_replaced(kernel: Kernel, composite: str, backend: Backend) -> None:
+    """Refuse a kernel that calls no C function though its backend has a driver and TIR passes.
+
+    The loops would run on the CPU, and be reported as offloaded.
+
+    Args:
+        kernel: the kernel after all passes.
+        composite: the kernel's composite, `<target>.<pattern>`.
+        backend: the backend. Without a driver or without TIR passes, loops may be intended.
+
+    Raises:
+        BackendError: a kernel calls no C function; names the composite, the passes with file and
+            line, and a name in the backend's Python that may belong to the composite.
+    """
+    passes = [
+        str(getattr(getattr(each, "info", each), "name", "a function that is no pass"))
+        for phase, registered in backend.passes.items()
+        if phase not in RELAX_PHASES
+        for each in registered
+    ]
+    if set(passes) <= {DRIVER_CALLS}:
+        return  # the arguments are the patterns with a driver; other patterns run as loops
+    has_driver = bool(backend.driver.sources or backend.driver.compiled or backend.kernels)
+    if not passes or not has_driver or kernel.called_functions():
+        return
+    pattern = composite.partition(".")[2]
+    places = [place for name in passes if (place := tir.place_of_pass(name))]
+    texts = texts_in(backend.folder)
+    known = {f"{backend.target_name}.{each.name}" for each in backend.patterns}
+    near = closest(composite, {text for text in texts if "." in text} - known)
+    fix = f'let the pass replace it: tir.composite_name(function) is "{composite}" there'
+    if pattern in backend.kernels:
+        fix = f"register the call of {pattern} with _register_kernel"
+    if near:
+        fix = f'write "{composite}" instead of "{near}"'
+    raise BackendError(
+        f"no TIR pass replaced the loops of composite {composite} by a driver call; there are "
+        f"{', '.join(dict.fromkeys(passes))}",
+        where=texts[near] if near else (places or [short_path(backend.folder)])[0],
+        fix=f"{fix}, or do not register the pattern {pattern}",
+    )

@@ -3,30 +3,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
-from umakit.errors import LoweringError, ModelError, UmakitError
-from umakit.frontend.model import on_page
-from umakit.frontend.simplify import failing_call, operand_types
-from umakit.lower import (
+from umakit.cpu import (
     dot_kernels,
-    repeated_channels,
-    signal_convolutions,
+    ordering,
+    positions,
+    recurrent,
+    sampling,
     transposed_convolutions,
 )
-from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
-from umakit.lower.filled_channels import rule_for
-from umakit.lower.grouped_schedule import schedule_groups
-from umakit.lower.kernel_facts import FACTS
-from umakit.lower.legalizations import all_legalizations
-from umakit.lower.plain_schedules import schedule_plain_tiles
-from umakit.lower.schedule import schedule_for_cpu
-from umakit.lower.vector_schedule import schedule_with_vectors
+from umakit.cpu.convolution_schedule import schedule_groups
+from umakit.cpu.float_convolutions import depthwise_rule_for, rule_for, signal_rules
+from umakit.cpu.plain_schedules import schedule_plain_tiles
+from umakit.cpu.schedule import schedule_for_cpu
+from umakit.cpu.vector_schedule import schedule_with_vectors
+from umakit.cpu.weight_tiles import FACTS
+from umakit.errors import LoweringError, ModelError, UmakitError
+from umakit.floats import float_rules
+from umakit.frontend.model import on_page
+from umakit.frontend.simplify import failing_call, operand_types
+from umakit.lower.index_checks import check_indices, has_loaded_positions
+from umakit.lower.index_ranges import Elements
+from umakit.lower.phases import without_blocks
 from umakit.machine.cpu import Cpu
+from umakit.operators.registry import Rule, legalizations
 from umakit.partition.provenance import Provenance, Rows, note_rows
 from umakit.partition.report import OffloadReport
+from umakit.tir import prim_func_pass
 
 COMPUTES_SIZES = ("shape_of", "shape_to_tensor", "tensor_to_shape")
 """Operators that convert tensor values to shapes or shapes to tensor values."""
@@ -57,10 +65,10 @@ def lower_cpu_operators(
         ModelError: an operator has no defined result.
     """
     own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
-    own |= {**transposed_convolutions.rules(), **signal_convolutions.rules()}
+    own |= {**transposed_convolutions.rules(), **signal_rules()}
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
-        own |= repeated_channels.rule_for(cpu, own)
+        own |= depthwise_rule_for(cpu, own)
     module = joined_reshapes(module)  # left behind by changes of layout
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
@@ -254,3 +262,93 @@ def joined_reshapes(module: tvm_api.IRModule) -> tvm_api.IRModule:
     main = joiner.visit_expr(module["main"])
     joiner.builder_.update_func(module.get_global_var("main"), main)
     return joiner.builder_.get()
+
+
+def all_legalizations() -> dict[str, Rule]:
+    """Return all rules for `LegalizeOps` by operator name."""
+    return {
+        **float_rules(),
+        **legalizations(),
+        **positions.rules(),
+        **sampling.rules(),
+        **ordering.rules(),
+        **recurrent.rules(),
+    }
+
+
+CHECKED = "umakit.checks_indices"
+"""Attribute of a CPU prim func that checks indices and is excluded from fusion."""
+
+ConstantElements = list[Elements | None]
+"""Known elements by parameter of a prim func, for parameters that are constants in all calls."""
+
+
+def constant_elements(main: tvm_api.Function) -> dict[str, ConstantElements]:
+    """Return the known elements of constant integer parameters, by the name of the prim func."""
+    found: dict[str, ConstantElements] = {}
+    for binding in tvm_api.bindings_of(main):
+        call = binding.value
+        if tvm_api.operator_name(call) != "call_tir":
+            continue
+        name = str(call.args[0].name_hint)
+        ranges = [_elements(argument) for argument in call.args[1].fields]
+        found[name] = [
+            _together(*both) for both in zip(found.get(name, ranges), ranges, strict=True)
+        ]
+    return found
+
+
+def _elements(argument: tvm_api.PrimExpr) -> Elements | None:
+    array = tvm_api.constant_array(argument)
+    if array is None or not array.size or not np.issubdtype(array.dtype, np.integer):
+        return None
+    return Elements.of(array)
+
+
+def _together(one: Elements | None, other: Elements | None) -> Elements | None:
+    return None if one is None or other is None else one.together(other)
+
+
+def keep_checked_apart(module: tvm_api.IRModule) -> tvm_api.IRModule:
+    """Exclude prim funcs that have to check indices from fusion.
+
+    An index is compared with the extents of its tensor. Fusion with a reshape would replace these
+    extents.
+
+    Args:
+        module: `main` calls prim funcs of one operator each.
+    """
+    constants = constant_elements(module["main"])
+    marked = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    for variable, function in tvm_api.prim_functions(module):
+        ours = tvm_api.function_attribute(function, "umakit.target") is None
+        if ours and _needs_checks(function, constants.get(variable.name_hint, [])):
+            attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN, CHECKED: True}
+            marked.update_func(variable, function.with_attrs(attributes))
+    return marked
+
+
+def _needs_checks(function: tvm_api.PrimFunc, constants: ConstantElements) -> bool:
+    if not has_loaded_positions(function.body):
+        return False
+    module = tvm_api.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
+    module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
+    with tvm_api.c_target():
+        plain = tvm_api.Sequential(without_blocks())(module)["kernel"]
+    return check_indices(plain, constants, "") is not plain
+
+
+def index_checks(constants: Sequence[Elements | None], where: str, insert: bool) -> list[Any]:
+    """Return the TIR pass that checks a kernel's indices.
+
+    Args:
+        constants: known elements of constant parameters.
+        where: name of the kernel or node, for messages.
+        insert: whether to insert checks of indices computed at run time.
+    """
+
+    def check(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+        checked = check_indices(function, constants, where)
+        return checked if insert else function
+
+    return [prim_func_pass("umakit.CheckIndices", check)]

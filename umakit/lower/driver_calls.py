@@ -8,9 +8,37 @@ from dataclasses import dataclass
 from enum import Enum
 
 from umakit import tir, tvm_api
-from umakit.lower.parameters import Parameter
 from umakit.registration.backend import Backend
 from umakit.text.c_text import CText, read_expression
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A pointer parameter of a kernel.
+
+    Attributes:
+        variable: TIR buffer.
+        dtype: dtype of the elements.
+        elements: number of elements.
+        pool: name of the scratchpad if the parameter is a byte offset; empty for a pointer.
+    """
+
+    variable: tvm_api.Buffer
+    dtype: str
+    elements: int
+    pool: str = ""
+
+    @property
+    def own_name(self) -> str:
+        """Name in a kernel that keeps names, for example `weights`."""
+        # FuseTIR names the last result of a fused function an intermediate.
+        return str(self.variable.name).removesuffix("_intermediate")
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return self.elements * tvm_api.element_bytes(self.dtype)
+
 
 TRANSFER_ARGUMENTS = 3
 """Number of arguments of a load or store: source, destination and size in bytes."""

@@ -181,7 +181,7 @@ class Ranges:
         if loop is None:
             return limits
         first, count = self.of(loop.min), self.of(loop.extent)
-        return _within((first[0], first[1] + max(count[1], 1) - 1), limits)
+        return within((first[0], first[1] + max(count[1], 1) - 1), limits)
 
     def _of_bound(self, variable: tvm_api.Var, limits: Range, facts: Sequence[Fact]) -> Range:
         if variable in self._open:
@@ -208,7 +208,7 @@ class Ranges:
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
     def _of_Cast(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
-        return _within(self.of(node.value, facts), limits)
+        return within(self.of(node.value, facts), limits)
 
     def _of_Let(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         self.bind(node.var, node.value)
@@ -216,16 +216,16 @@ class Ranges:
 
     def _of_Add(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
-        return _within((a + c, b + d), limits)
+        return within((a + c, b + d), limits)
 
     def _of_Sub(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
-        return _within((a - d, b - c), limits)
+        return within((a - d, b - c), limits)
 
     def _of_Mul(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         products = (a * c, a * d, b * c, b * d)
-        return _within((min(products), max(products)), limits)
+        return within((min(products), max(products)), limits)
 
     def _of_Min(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
@@ -319,6 +319,6 @@ def called(call: tvm_api.Expr) -> str:
     return str(getattr(call.op, "name", call.op)).rpartition(".")[2]
 
 
-def _within(found: Range, limits: Range) -> Range:
+def within(found: Range, limits: Range) -> Range:
     """Return a range, or the whole range of the dtype if values may wrap around."""
     return found if limits[0] <= found[0] and found[1] <= limits[1] else limits

@@ -9,21 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from umakit import tir, tvm_api
+from umakit.cpu.weight_tiles import Facts, WeightTiles
 from umakit.errors import BackendError
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import (
     DriverCall,
     DriverCallKind,
+    Parameter,
     Transfer,
     driver_call_kind,
     operand_of,
     text_call_of,
 )
 from umakit.lower.in_place import in_place_inputs
-from umakit.lower.kernel_facts import Facts
-from umakit.lower.parameters import Parameter
 from umakit.lower.parts import Parts
-from umakit.lower.weight_tiles import WeightTiles
 from umakit.operators.kernels.loops import (
     BIAS_HAS_ZERO_POINT,
     ELEMENTWISE,
@@ -215,11 +214,6 @@ def make_kernel(
     tensors = [_parameter(variable) for variable in function.params]
     scratch = [_parameter(buffer) for buffer in buffers]
     inputs, results = tensors[: len(tensors) - outputs], tensors[len(tensors) - outputs :]
-    in_place: tuple[int, ...] = ()
-    if len(results) == 1:
-        in_place = in_place_inputs(body, [p.variable for p in inputs], results[0].variable)
-        if tvm_api.function_attribute(function, ELEMENTWISE) is not None:
-            in_place = tuple(range(len(inputs)))
     returns = tvm_api.collect(body, tvm_api.tirx.Return)
     composite = parameters_of(function.without_attr(ARRAYS_ATTRIBUTE))
     layout = tvm_api.function_attribute(function, WEIGHTS_LAYOUT)
@@ -231,7 +225,7 @@ def make_kernel(
         target=target,
         inputs=tuple(p for number, p in enumerate(inputs) if number not in ignored),
         outputs=tuple(results),
-        in_place=in_place,
+        in_place=_in_place(function, body, inputs, results),
         scratch=tuple(scratch),
         body=nodes,
         ignored=ignored,
@@ -250,6 +244,19 @@ def make_kernel(
     if backend is not None:
         _check_transfers(kernel, backend)
     return kernel
+
+
+def _in_place(
+    function: tvm_api.PrimFunc,
+    body: tvm_api.Stmt,
+    inputs: Sequence[Parameter],
+    results: Sequence[Parameter],
+) -> tuple[int, ...]:
+    if len(results) != 1:
+        return ()
+    if tvm_api.function_attribute(function, ELEMENTWISE) is not None:
+        return tuple(range(len(inputs)))
+    return in_place_inputs(body, [p.variable for p in inputs], results[0].variable)
 
 
 def _check_transfers(kernel: Kernel, backend: Backend) -> None:

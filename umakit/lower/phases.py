@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from umakit import tir, tvm_api
+from umakit.cpu.vector_leaves import vectorize_leaves
+from umakit.cpu.vector_loops import cut_loops, shorten_loops
+from umakit.cpu.weight_tiles import FACTS
 from umakit.errors import BackendError, LoweringError, UmakitError
-from umakit.lower.cut_loops import cut_loops, shorten_loops
-from umakit.lower.kernel_facts import FACTS
-from umakit.lower.vector_leaves import vectorize_leaves
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised, with_place
 from umakit.registration.registered import PassPhase, Pattern

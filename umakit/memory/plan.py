@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of memory planning."""
+"""The result of memory planning, and the network with it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from umakit.machine.cpu_choice import CpuChoice
 from umakit.memory.pools import MemoryPool
+from umakit.partition.partitioner import Partitioned
+from umakit.partition.report import OffloadReport
+from umakit.program.program import Program
+from umakit.registration.backend import Backend
 
 
 @dataclass(frozen=True)
@@ -101,3 +107,51 @@ class MemoryPlan:
     def pool_of(self, tensor: str) -> PoolPlan | None:
         """Return the pool of a tensor; None for inputs, outputs and constants."""
         return next((pool for pool in self.pools if tensor in pool.offsets), None)
+
+
+@dataclass(frozen=True)
+class PlannedProgram:
+    """A network after the stages `lower`, `program` and `memory`, before C is written.
+
+    Attributes:
+        program: steps, kernels and tensors of the network.
+        memory: the place of each tensor.
+        backends: used backends by target.
+        partitioned: the partitioned network.
+        choice: the CPU, of several; None in a library for one CPU.
+    """
+
+    program: Program
+    memory: MemoryPlan
+    backends: Mapping[str, Backend]
+    partitioned: Partitioned
+    choice: CpuChoice | None = None
+
+    @property
+    def report(self) -> OffloadReport:
+        """The offload report."""
+        return self.partitioned.report
+
+    @property
+    def relax_text(self) -> str:
+        """The text of the partitioned network."""
+        return str(self.partitioned.module.script(show_meta=False))
+
+    @property
+    def of_several(self) -> CpuChoice:
+        """The CPU of a network for several CPUs."""
+        assert self.choice is not None
+        return self.choice
+
+
+def with_common_pools(networks: Sequence[PlannedProgram]) -> list[PlannedProgram]:
+    """Return networks with the same pools in all plans, some of them empty."""
+    pools = {pool.pool.name: pool.pool for each in networks for pool in each.memory.supplied}
+    found = []
+    for each in networks:
+        own = {pool.pool.name: pool for pool in each.memory.supplied}
+        supplied = [own.get(name, PoolPlan(pool, {}, 0)) for name, pool in pools.items()]
+        others = [pool for pool in each.memory.pools if pool.pool.by_offset]
+        plan = replace(each.memory, pools=(*supplied, *others))
+        found.append(replace(each, memory=plan))
+    return found

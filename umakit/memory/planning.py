@@ -11,10 +11,15 @@ from umakit.frontend.checks import LARGEST_OBJECT
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS, Offsets, Planner, arena_size
 from umakit.memory.pools import MemoryPool, memory_pools
-from umakit.memory.sharing import memory_owner, merge_shared, shared_memory
-from umakit.program.lifetimes import tensor_lifetimes, tensor_users
 from umakit.program.live_sets import Lifetime, live_set_bound
-from umakit.program.program import Program, Tensor
+from umakit.program.program import (
+    KernelCall,
+    Program,
+    Tensor,
+    running_tensors,
+    tensor_lifetimes,
+    tensor_users,
+)
 
 
 def plan_memory(
@@ -307,3 +312,110 @@ def _overflow(full: Filled, label: Label) -> MemoryPlanError:
         where=f"{full.pool.place}: memory pool {full.pool.name}".removeprefix(": "),
         fix="give it more room, or a second pool (--pool NAME=BYTES)",
     )
+
+
+def in_own_scratchpads(program: Program, names: Mapping[tuple[str, str], str]) -> Program:
+    """Rename the scratchpads of a program's tensors to their names in the build.
+
+    Args:
+        program: the program, with scratchpad names of the backends.
+        names: scratchpad names in the build, by target and the backend's name.
+    """
+    tensors = dict(program.tensors)
+    for call in program.calls if names else ():
+        for name in call.scratch:
+            pool = names.get((call.target, tensors[name].pool))
+            if pool is not None:
+                tensors[name] = replace(tensors[name], pool=pool)
+    return replace(program, tensors=tensors)
+
+
+def scratchpads_hold(program: Program, pools: Sequence[MemoryPool], planner: str) -> bool:
+    """Return whether a planner finds offsets for all scratchpad tensors.
+
+    Args:
+        program: the program.
+        pools: pools of the build.
+        planner: a name of `umakit.memory.planners.PLANNERS`.
+    """
+    lifetimes = tensor_lifetimes(program)
+    for pool in pools:
+        inside = [
+            replace(item, size=pool.rounded(item.size))
+            for item in lifetimes
+            if program.tensors[item.name].pool == pool.name
+        ]
+        if pool.size is None or not pool.by_offset:
+            continue
+        if live_set_bound(inside) > pool.size:
+            return False
+        if arena_size(inside, PLANNERS[planner](inside)) > pool.size:
+            return False
+    return True
+
+
+def shared_memory(
+    program: Program, lifetimes: list[Lifetime], reachable: Callable[[frozenset[str]], bool]
+) -> dict[str, str]:
+    """Return the input whose memory an in-place output reuses, by output.
+
+    Args:
+        program: the program; kernels list the inputs that they may overwrite.
+        lifetimes: lifetimes of all tensors.
+        reachable: function that tells whether all targets of a set can access some memory.
+    """
+    by_name = {item.name: item for item in lifetimes}
+    users = tensor_users(program)
+    shared: dict[str, str] = {}
+    for step, call in enumerate(program.calls):
+        kernel = program.kernels.get(call.kernel)
+        if kernel is None or len(call.outputs) != 1 or call.outputs[0] not in by_name:
+            continue
+        output = by_name[call.outputs[0]]
+        for position in kernel.in_place:
+            source = by_name.get(call.inputs[position])
+            if (
+                source is None
+                or source.last != step
+                or source.name in running_tensors(program, step)
+                or source.size != output.size
+                or call.inputs.count(source.name) != 1
+            ):
+                continue
+            owner = memory_owner(source.name, shared)
+            together = users[owner] | users[output.name]
+            if reachable(together):
+                shared[output.name] = source.name
+                users[owner] = together
+                break
+    return shared
+
+
+def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Lifetime]:
+    """Merge the lifetimes of tensors that share memory, under the name of the first tensor."""
+    merged: dict[str, Lifetime] = {}
+    for item in lifetimes:
+        owner = memory_owner(item.name, shared)
+        earlier = merged.get(owner)
+        merged[owner] = (
+            Lifetime(owner, item.size, item.first, item.last)
+            if earlier is None
+            else Lifetime(
+                owner, item.size, min(earlier.first, item.first), max(earlier.last, item.last)
+            )
+        )
+    return list(merged.values())
+
+
+def memory_owner(name: str, shared: dict[str, str]) -> str:
+    """Return the tensor that a tensor shares memory with, directly or indirectly."""
+    while name in shared:
+        name = shared[name]
+    return name
+
+
+def taken_over(call: KernelCall, shared: dict[str, str]) -> int | None:
+    """Return the index of the input that the call's output overwrites; None without such an
+    input."""
+    source = shared.get(call.outputs[0]) if len(call.outputs) == 1 else None
+    return call.inputs.index(source) if source in call.inputs else None

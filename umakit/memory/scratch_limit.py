@@ -9,29 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Protocol, TypeVar
 
-from umakit.memory.limits import SMALL_SCRATCH
-from umakit.memory.plan import GenericLayer, MemoryPlan, ScratchUse
+from umakit.memory.plan import GenericLayer, MemoryPlan, PlannedProgram, ScratchUse
+from umakit.memory.planners import SMALL_SCRATCH
 from umakit.partition.report import CPU
-from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import live_set_bound
-from umakit.program.program import KernelCall, Program, Role
-
-
-class Planned(Protocol):
-    """A network with a memory plan."""
-
-    @property
-    def program(self) -> Program:
-        """Return the steps, kernels and tensors."""
-
-    @property
-    def memory(self) -> MemoryPlan:
-        """Return the memory plan."""
-
-
-PlannedT = TypeVar("PlannedT", bound=Planned)
+from umakit.program.program import KernelCall, Program, Role, tensor_lifetimes
 
 
 def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
@@ -58,8 +41,8 @@ def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
 
 
 def within_limit(
-    generic: PlannedT, percent: int, plan: Callable[[frozenset[int], bool], PlannedT]
-) -> tuple[PlannedT, ScratchUse]:
+    generic: PlannedProgram, percent: int, plan: Callable[[frozenset[int], bool], PlannedProgram]
+) -> tuple[PlannedProgram, ScratchUse]:
     """Return a network for a CPU with an arena within the limit.
 
     First the layers above the limit take generic kernels. If this is not enough, the network also

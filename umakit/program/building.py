@@ -14,7 +14,7 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Kernel, Lowered
-from umakit.lower.parameters import Parameter
+from umakit.lower.driver_calls import Parameter
 from umakit.partition.constant_roles import UNKNOWN
 from umakit.partition.report import CPU, OffloadReport
 from umakit.program.program import KernelCall, Program, Role, Tensor
@@ -170,7 +170,9 @@ class _Builder:
         name = self._symbols.tensor(layer, part, self._taken)
         return self._declare(specification, Role.INTERMEDIATE, name=name)
 
-    def _scratch(self, parameter: Parameter, layer: str, label: str, part: str) -> str:
+    def _scratch(self, parameter: Parameter, kernel: Kernel, layer: str, label: str) -> str:
+        part = parameter.own_name if kernel.keeps_names else "scratch"
+        part += "_local" if parameter.pool else ""
         kind = TensorSpecification(f"{label} scratch", (parameter.elements,), parameter.dtype)
         name = self._symbols.tensor(layer, part, self._taken)
         return self._declare(kind, Role.SCRATCH, parameter.pool, name)
@@ -181,36 +183,9 @@ class _Builder:
         rows = [self._report.placements[row] for row in numbers]
         label = self._report.label(numbers) or kernel.name
         layer = self._symbols.layer(self._layer_name(call))
-        arguments: list[str] = []
-        roles: dict[int, str] = {}
-        given = enumerate(call.args[1].fields)
-        taken = [argument for number, argument in given if number not in kernel.ignored]
-        for argument, parameter in zip(taken, kernel.inputs, strict=True):
-            value = self._value(argument)
-            if isinstance(value, np.ndarray):
-                part = parameter.own_name if kernel.keeps_names else ""
-                stored = "weights" if len(arguments) in kernel.layouts else ""
-                part = part or stored or self._role(numbers, value, kernel, call)
-                tiles = kernel.packed.get(len(arguments))
-                value = value if tiles is None else tiles.stored(value)
-                value = self._constant(value, layer, label, part)
-                roles |= {} if kernel.keeps_names or part == UNKNOWN else {len(arguments): part}
-            arguments.append(value)
-        fields = tvm_api.tuple_fields(call.ty_args[0])
-        results = []
-        for number, kind in enumerate(fields):
-            shape = tvm_api.static_type_shape(kind)
-            if shape is None:
-                raise LoweringError("a result has no static shape", where=label)
-            specification = TensorSpecification(label, shape, tvm_api.type_dtype(kind))
-            part = "output" if len(fields) == 1 else f"output_{number}"
-            results.append(self._result(specification, layer, part))
-            self._note_quantization(results[-1], specification.dtype, numbers)
-        scratch = []
-        for parameter in kernel.scratch:
-            part = parameter.own_name if kernel.keeps_names else "scratch"
-            part += "_local" if parameter.pool else ""
-            scratch.append(self._scratch(parameter, layer, label, part))
+        arguments, roles = self._arguments(kernel, call, layer, label)
+        results = self._results(call, layer, label)
+        scratch = [self._scratch(each, kernel, layer, label) for each in kernel.scratch]
         macs = sum(row.macs for row in rows)
         attributes = [row.attributes for row in rows if row.attributes]
         for layout in (
@@ -245,6 +220,45 @@ class _Builder:
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]
+
+    def _arguments(
+        self, kernel: Kernel, call: tvm_api.Call, layer: str, label: str
+    ) -> tuple[list[str], dict[int, str]]:
+        """Return the names of a call's arguments, and the roles of constants by their number."""
+        arguments: list[str] = []
+        roles: dict[int, str] = {}
+        given = enumerate(call.args[1].fields)
+        taken = [argument for number, argument in given if number not in kernel.ignored]
+        for argument, parameter in zip(taken, kernel.inputs, strict=True):
+            value = self._value(argument)
+            if isinstance(value, np.ndarray):
+                part = parameter.own_name if kernel.keeps_names else ""
+                stored = "weights" if len(arguments) in kernel.layouts else ""
+                part = part or stored or self._role(tvm_api.rows_of(call), value, kernel, call)
+                tiles = kernel.packed.get(len(arguments))
+                value = value if tiles is None else tiles.stored(value)
+                value = self._constant(value, layer, label, part)
+                roles |= {} if kernel.keeps_names or part == UNKNOWN else {len(arguments): part}
+            arguments.append(value)
+        return arguments, roles
+
+    def _results(self, call: tvm_api.Call, layer: str, label: str) -> list[str]:
+        """Return the names of a call's results.
+
+        Raises:
+            LoweringError: a result has no static shape.
+        """
+        fields = tvm_api.tuple_fields(call.ty_args[0])
+        results: list[str] = []
+        for number, kind in enumerate(fields):
+            shape = tvm_api.static_type_shape(kind)
+            if shape is None:
+                raise LoweringError("a result has no static shape", where=label)
+            specification = TensorSpecification(label, shape, tvm_api.type_dtype(kind))
+            part = "output" if len(fields) == 1 else f"output_{number}"
+            results.append(self._result(specification, layer, part))
+            self._note_quantization(results[-1], specification.dtype, tvm_api.rows_of(call))
+        return results
 
     def _role(
         self, rows: tuple[int, ...], value: npt.NDArray[Any], kernel: Kernel, call: tvm_api.Call

@@ -23,7 +23,7 @@ from umakit.floats import in_comparisons
 from umakit.frontend import Model, import_model
 from umakit.library.options import ExportOptions
 from umakit.lower import expand_requantize
-from umakit.lower.legalizations import all_legalizations
+from umakit.lower.cpu import all_legalizations
 from umakit.operators.offload.rounding import call_rounded_by
 from umakit.operators.registry import operator_of
 from umakit.partition.macs import multiply_accumulates

@@ -27,7 +27,7 @@ from umakit.devices.unpacked import BLOB_ALIGNMENT, compiled_library, open_weigh
 from umakit.errors import InputError
 from umakit.library.cpu_sections import run_unpacked_symbol
 from umakit.library.metadata import load_metadata, read_weights, weights_path
-from umakit.library.packages.tar import write_package
+from umakit.library.tar_files import write_package
 
 MOST_ALIGNED = 64
 """Alignment of memory that torch allocates for CPU tensors, in bytes."""

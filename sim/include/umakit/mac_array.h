@@ -11,14 +11,33 @@
 #define UMAKIT_MAC_ARRAY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "mac_array_convolution.h"
 #include "simulator.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A convolution of float32 tensors in NCHW and OIHW, stride 1; addresses and
+ * sizes are valid. */
+struct umakit_mac_array_convolution {
+    const float *ifmap;
+    const float *weights;
+    float *result;
+    size_t input_channels;
+    size_t height;
+    size_t width;
+    size_t output_channels;
+    size_t kernel_height;
+    size_t kernel_width;
+    size_t pad_top;
+    size_t pad_left;
+};
+
+/* Compute a convolution. The result overlaps neither operand. */
+void umakit_mac_array_convolve(const struct umakit_mac_array_convolution *convolution);
 
 struct umakit_mac_array_config {
     uint32_t array_rows;    /* at least 1 */

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,7 +21,6 @@ from umakit.library.build_files import SIMULATOR_HEADERS, numeric_version
 from umakit.library.kernel_libraries import included_c_files
 from umakit.library.layout import LICENSE, METADATA, NOTICE
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.tar import read_files
 from umakit.library.roles import (
     COMPILED_FOLDER,
     HEADER_FOLDER,
@@ -30,6 +29,7 @@ from umakit.library.roles import (
     read_roles,
 )
 from umakit.library.schema import KernelLibrary
+from umakit.library.tar_files import read_files
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.names import plain_file_name
 from umakit.text.rendering import render
@@ -86,7 +86,6 @@ def arduino_files(
             where=where,
             fix="compile with --weights c",
         )
-    prefix = description["interface"]
     sources = read_roles(metadata, where)
     # A simulator of a backend's own is no C file of `src`: without it, no device answers.
     headers = (f"umakit/{name}" for name in SIMULATOR_HEADERS)
@@ -100,6 +99,35 @@ def arduino_files(
         for path, target in moved_paths(library).items()
     }
     omitted |= of_libraries.keys()
+    return {
+        **_texts(description, sources, compiled),
+        DESCRIPTION: as_bytes(files[METADATA]),
+        **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
+        **{f"src/{path}": content for path, content in compiled.items()},
+        **{f"src/{path}": content for path, content in libraries.items()},
+        **{
+            f"src/{name}": _with_start(start, text) if name.endswith(SOURCES) else text
+            for name, text in sources_and_headers(
+                {path: text for path, text in files.items() if path not in omitted},
+                where,
+                of_libraries,
+                [f for library in sources.libraries.values() for f in library.include],
+            ).items()
+        },
+    }
+
+
+def _texts(
+    description: Mapping[str, Any], sources: Sources, compiled: Iterable[str]
+) -> dict[str, str]:
+    """Return the texts of an Arduino library and its example, by path.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+        sources: roles of the files of the export.
+        compiled: static libraries of drivers, as paths in `src`.
+    """
+    prefix = description["interface"]
     values = {
         "umakit_version": __version__,
         "version": numeric_version(),
@@ -124,19 +152,6 @@ def arduino_files(
         "keywords.txt": render("arduino/keywords.txt.j2", **values),
         "README.md": render("arduino/README.md.j2", **values),
         f"examples/{prefix}/{prefix}.ino": render("arduino/sketch.ino.j2", **values),
-        DESCRIPTION: as_bytes(files[METADATA]),
-        **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
-        **{f"src/{path}": content for path, content in compiled.items()},
-        **{f"src/{path}": content for path, content in libraries.items()},
-        **{
-            f"src/{name}": _with_start(start, text) if name.endswith(SOURCES) else text
-            for name, text in sources_and_headers(
-                {path: text for path, text in files.items() if path not in omitted},
-                where,
-                of_libraries,
-                [f for library in sources.libraries.values() for f in library.include],
-            ).items()
-        },
     }
 
 

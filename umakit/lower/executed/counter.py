@@ -19,7 +19,7 @@ from umakit import tvm_api
 from umakit.lower.executed.called import terms_of_call
 from umakit.lower.executed.domain import Domain, Unknown
 from umakit.lower.executed.facts import KernelFacts
-from umakit.lower.executed.values import NOTHING, Value, Values
+from umakit.lower.executed.values import NOTHING, Value, Values, lanes_of
 from umakit.lower.kernels import Kernel
 from umakit.operators.kernels.dot_forms import header_of_form
 
@@ -315,7 +315,3 @@ class _Counter:
 
 def _term(term: str, level: _Level) -> str:
     return IN_PARALLEL.get(term, term).format(term) if level.is_parallel else term
-
-
-def lanes_of(node: Any) -> int:
-    return int(str(node.ty.dtype).partition("x")[2] or 1)

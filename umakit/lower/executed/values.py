@@ -182,7 +182,7 @@ class Values:
         return Value(self._keys.setdefault(identity, len(self._keys)), loops, parts, constant)
 
     def _of_TensorLoad(self, node: Any) -> Value:
-        return self._counts.load(node.source, list(node.indices), _lanes(node))
+        return self._counts.load(node.source, list(node.indices), lanes_of(node))
 
     def _of_Cast(self, node: Any) -> Value:
         if _type(node) == _type(node.value):
@@ -243,7 +243,8 @@ def _is_data(node: Any) -> bool:
     return bool(tvm_api.collect(node, tvm_api.TensorLoad))
 
 
-def _lanes(node: Any) -> int:
+def lanes_of(node: Any) -> int:
+    """Return the numbers in a vector; 1 for a scalar."""
     return int(str(node.ty.dtype).partition("x")[2] or 1)
 
 

@@ -21,12 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.codegen.c_types import c_type
-from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
+from umakit.codegen.constants import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.designs import Design
-from umakit.devices.execution import SilenceError, UnansweredError, idle_limit, stop_hint
+from umakit.devices.execution import SilenceError, UnansweredError, idle_limit, stop_hint, stopped
 from umakit.devices.probe import build_around
-from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError
 from umakit.files.processes import TimeLimitError, is_of_limit
 from umakit.files.staging import temporary_folder

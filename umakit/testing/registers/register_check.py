@@ -19,7 +19,7 @@ from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError, RegisterMapError, UmakitError, short_path
 from umakit.files.processes import IDLE_SECONDS, Limits, Watch, started
 from umakit.files.staging import temporary_folder
-from umakit.library.export import files_of_driver
+from umakit.library.driver_files import files_of_driver
 from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.roles import SIMULATOR_FOLDER, device_source
 from umakit.machine.accelerator_config import AcceleratorConfig

@@ -5,7 +5,7 @@
 
     trials.py   Trials, Meter            libraries with other choices, and their figures by kernel
     search.py   Search                   results of trials for each kernel, and faster choices
-    (lower/choice_records.py: the file)
+    (records/choices.py: the file)
     tune.py     tune_cpu                 all kernels of a model
 """
 

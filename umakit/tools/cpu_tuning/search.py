@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from umakit.lower.kernel_records import KernelRecord, Times
 from umakit.machine.kernel_choices import Choice, KernelKey
+from umakit.records.kernels import KernelRecord, Times
 from umakit.tools.cpu_tuning.trials import Built, Figures, Trials
 
 ROUNDS = 15

@@ -19,15 +19,15 @@ import numpy.typing as npt
 
 from umakit.devices import DEVICES, HOST, Device
 from umakit.devices.cpus import what_lacks
-from umakit.devices.layer_times import TimedLibrary, take_turns
+from umakit.devices.machine_names import processor_name, version_line
 from umakit.devices.run import run_library
-from umakit.devices.versions import processor_name, version_line
+from umakit.devices.unpacked import TimedLibrary, take_turns
 from umakit.errors import InputError
 from umakit.library.options import ExportOptions
-from umakit.lower.kernel_records import Origin
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import Choice, Chosen, KernelKey
 from umakit.pipeline import Network, export_program, partition_network
+from umakit.records.kernels import Origin
 from umakit.tools.inputs import random_inference
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -20,13 +20,13 @@ from pathlib import Path
 from umakit.errors import RecordsError
 from umakit.files.staging import temporary_folder
 from umakit.library.options import ExportOptions
-from umakit.lower.choice_records import existing_kernels, keep_kernels
-from umakit.lower.kernel_records import KernelRecord, Origin
-from umakit.lower.record_owners import Owner
-from umakit.lower.tiling_records import check_records_file
 from umakit.machine.cpu import cpu_file, find_cpu
 from umakit.machine.kernel_choices import KernelKey
 from umakit.pipeline import Network
+from umakit.records.choices import existing_kernels, keep_kernels
+from umakit.records.kernels import KernelRecord, Origin
+from umakit.records.owners import Owner
+from umakit.records.tilings import check_records_file
 from umakit.registration.sources.tree import input_files
 from umakit.tools.cpu_tuning.search import Search, Total
 from umakit.tools.cpu_tuning.trials import Meter, Trials

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from umakit import tvm_api
 from umakit.backend.base import UMABackend
-from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT
+from umakit.codegen.constants import CONSTANT_ALIGNMENT
 from umakit.frontend.model import Model, TensorSpecification
 from umakit.operators.offload.rounding import call_rounded_by
 from umakit.operators.registry import operator_of

@@ -16,7 +16,7 @@ from umakit.codegen.driver_names import (
 )
 from umakit.devices import build
 from umakit.devices.build import call_compiler, file_argument
-from umakit.devices.compiled import check_compiled, linker_arguments
+from umakit.devices.libraries import check_compiled, linker_arguments
 from umakit.devices.objects import compiling, with_shared_objects
 from umakit.devices.simulators import check_simulators, missing_table, simulator_objects
 from umakit.errors import UmakitError, short_path

@@ -13,10 +13,14 @@ from umakit.devices.designs import design_from, wiring
 from umakit.devices.libraries import CallableLibrary
 from umakit.devices.verilator import verilator
 from umakit.errors import AcceleratorConfigError, BuildError, UmakitError, short_path
-from umakit.library.compiled import compiled_content, driver_libraries, exported_name
-from umakit.library.export import driver_text, files_of_driver
+from umakit.library.driver_files import driver_text, files_of_driver
 from umakit.library.kernel_libraries import kernel_libraries
-from umakit.library.own_simulators import own_simulator_files
+from umakit.library.own_simulators import (
+    compiled_content,
+    driver_libraries,
+    exported_name,
+    own_simulator_files,
+)
 from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend

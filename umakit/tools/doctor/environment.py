@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from umakit.devices import DEVICES, HOST, Device
 from umakit.devices.build import compile_c
 from umakit.devices.execution import execute
-from umakit.devices.versions import version_line
+from umakit.devices.machine_names import version_line
 from umakit.errors import UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.layout import RUNTIME, user_cache

@@ -18,9 +18,8 @@ from typing import Any
 
 from umakit.devices import HOST, Device
 from umakit.devices.build import call_compiler, file_argument, library_sources
-from umakit.devices.compiled import check_machine, driver_libraries, read_file
 from umakit.devices.cpus import cpu_flags, description_for, device_for
-from umakit.devices.libraries import libraries_of
+from umakit.devices.libraries import check_machine, driver_libraries, libraries_of, read_file
 from umakit.errors import LibraryError
 from umakit.files.compiled_files import ELF, is_compiled, is_shared, members
 from umakit.files.staging import temporary_folder

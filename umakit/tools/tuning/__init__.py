@@ -6,11 +6,11 @@
     search.py     search           the best tiling of a layer
     simulate.py   simulated_cycles a layer alone in the simulator
     workers.py    Workers          processes for the tasks
-    (lower/tiling_records.py: the file)
+    (records/tilings.py: the file)
     tune.py       tune_model       all layers of a model, and their totals
 """
 
-from umakit.lower.tiling_records import Effort, Record, Records, check_records_file, read_records
+from umakit.records.tilings import Effort, Record, Records, check_records_file, read_records
 from umakit.tools.tuning.tune import LayerProgress, Total, TunedLayer, kind_of, totals, tune_model
 from umakit.tools.tuning.workers import Workers, cluster_workers, local_workers
 

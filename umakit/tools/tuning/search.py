@@ -21,7 +21,6 @@ from pathlib import Path
 
 from umakit.backend.base import UMABackend
 from umakit.backend.registry import load_backend_folder
-from umakit.lower.tiling_records import Effort
 from umakit.machine import Hardware, Layer, TileMachine, TilePlanner, Tiling
 from umakit.machine.planner import prediction_of
 from umakit.machine.selection import (
@@ -34,6 +33,7 @@ from umakit.machine.selection import (
 )
 from umakit.machine.space import Key, tiles_on, tiling_key
 from umakit.machine.tiles import BUFFERS, OUTPUT_CHANNELS
+from umakit.records.tilings import Effort
 from umakit.tools.tuning.simulate import simulated_cycles
 from umakit.tools.tuning.workers import Workers
 

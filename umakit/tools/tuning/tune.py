@@ -14,18 +14,18 @@ from umakit import patterns, tvm_api
 from umakit.backend.base import UMABackend
 from umakit.errors import BackendError, DeviceError, RecordsError
 from umakit.lower import accelerator_kernels
-from umakit.lower.record_owners import Owner
-from umakit.lower.tiling_records import (
+from umakit.machine import Layer, TilePlanner
+from umakit.partition.partitioner import partition
+from umakit.patterns.driver import ARRAYS_ATTRIBUTE
+from umakit.pipeline import Network
+from umakit.records.owners import Owner
+from umakit.records.tilings import (
     Effort,
     Record,
     add_record,
     check_records_file,
     existing_records,
 )
-from umakit.machine import Layer, TilePlanner
-from umakit.partition.partitioner import partition
-from umakit.patterns.driver import ARRAYS_ATTRIBUTE
-from umakit.pipeline import Network
 from umakit.registration.sources.tree import input_files
 from umakit.tools.tuning.search import Problem, Progress, search
 from umakit.tools.tuning.simulate import has_simulator

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tuning records of kernels for a CPU: reading, adding to a file, and use in a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from umakit.errors import RecordsError, short_path
+from umakit.frontend import Model
+from umakit.machine.cpu import GENERIC, Cpu
+from umakit.machine.kernel_choices import Choice, KernelChoices, KernelKey
+from umakit.records.kernels import KernelRecord, Origin
+from umakit.records.owners import AGAIN, Owner, check_same_owner
+from umakit.records.tilings import Records, read_records, write_records
+
+
+def read_choices(path: Path, model: Model, cpu: Cpu) -> Mapping[KernelKey, Choice]:
+    """Read the choices of a file by kernel; empty if the file holds tilings.
+
+    Args:
+        path: path of the records.
+        model: the compiled model.
+        cpu: the target CPU.
+
+    Raises:
+        RecordsError: the records cannot be read, or are for another model or CPU.
+    """
+    records = read_records(path)
+    if records.owner.cpu is None:
+        return {}
+    if cpu.name == GENERIC != records.owner.name:
+        raise RecordsError(
+            f"records are of {records.owner.name}, not of {GENERIC}",
+            where=short_path(path),
+            fix=f"give --cpu {records.owner.name}, or leave the records out",
+        )
+    check_same_owner(records.owner, Owner.of_cpu(model, cpu), short_path(path))
+    return {record.kernel: record.choice for record in records.kernels}
+
+
+def is_of_another(path: Path, cpu: Cpu, names: Sequence[str]) -> bool:
+    """Whether records belong to another CPU of a library for several CPUs.
+
+    Args:
+        path: path of the records.
+        cpu: a CPU of the library.
+        names: names of all CPUs of the library.
+
+    Raises:
+        RecordsError: the records cannot be read.
+    """
+    owner = read_records(path).owner
+    return owner.cpu is not None and owner.name != cpu.name and owner.name in names
+
+
+def check_choices(
+    path: Path,
+    recorded: Mapping[KernelKey, Choice],
+    choices: KernelChoices,
+    cpu: Cpu,
+    has_backends: bool,
+) -> None:
+    """Refuse records that do not fit the network's kernels.
+
+    Args:
+        path: path of the records.
+        recorded: choices of the records.
+        choices: choices before layers above the arena's limit were scheduled as for any CPU.
+        cpu: the target CPU.
+        has_backends: whether accelerators may have taken layers; kernels of these layers are
+            missing.
+
+    Raises:
+        RecordsError: the network has no such kernel, or a kernel cannot have its choice.
+    """
+    if choices.refused:
+        key = choices.refused[0]
+        raise RecordsError(
+            f"kernel {key.text} cannot have the choice {choices.given[key].text}",
+            where=short_path(path),
+            fix=AGAIN,
+        )
+    unknown = [key for key in recorded if key not in choices.made]
+    if unknown and not (has_backends and len(unknown) < len(recorded)):
+        raise RecordsError(
+            f"the network has no kernel {unknown[0].text} for {cpu.name}",
+            where=short_path(path),
+            fix="leave the records out if accelerators took its layer, else tune with the same "
+            "--input-shapes and --rounding"
+            if has_backends
+            else "tune with the same --input-shapes and --rounding",
+        )
+
+
+def existing_kernels(path: Path, owner: Owner, origin: Origin) -> Records:
+    """Read the records of kernels in a file; empty if there is no file.
+
+    Args:
+        owner: the model and the CPU.
+        origin: origin of the figures.
+
+    Raises:
+        RecordsError: the file is for another owner, its figures have another origin, or the folder
+            does not exist.
+    """
+    where = short_path(path)
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise RecordsError("no such folder", where=short_path(path.parent))
+        return Records(owner, origin=origin)
+    records = read_records(path)
+    check_same_owner(records.owner, owner, where)
+    assert records.origin is not None  # as records of a CPU have
+    for name in ("figures", "device", "machine", "compiler"):
+        was, now = getattr(records.origin, name), getattr(origin, name)
+        if was != now:
+            raise RecordsError(f"its {name} is {was!r}, not {now!r}", where=where, fix=AGAIN)
+    return records
+
+
+def keep_kernels(
+    path: Path,
+    owner: Owner,
+    origin: Origin,
+    kernels: Sequence[KernelRecord],
+    inputs: Iterable[Path] = (),
+) -> None:
+    """Add records of kernels to a file, under a lock against other processes that add records.
+
+    Args:
+        path: path of the file; created if missing.
+        owner: the model and the CPU.
+        origin: origin of the figures.
+        kernels: new records; replace records of the same kernels.
+        inputs: input files, which must not be overwritten.
+
+    Raises:
+        RecordsError: the file is for another owner, or cannot be written.
+    """
+
+    def content() -> bytes:
+        replaced = {record.kernel for record in kernels}
+        there = existing_kernels(path, owner, origin).kernels
+        kept = [*(each for each in there if each.kernel not in replaced), *kernels]
+        kept.sort(key=lambda each: (each.operators, each.kernel.text))
+        return Records(owner, kernels=tuple(kept), origin=origin).content()
+
+    write_records(path, content, inputs)
