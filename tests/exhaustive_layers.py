@@ -18,10 +18,9 @@ from random import Random
 
 from umakit import find_backend
 from umakit.operators.drawing import NotDrawable, Setting
-from umakit.testing.check import faults
+from umakit.testing.check import runs
 from umakit.testing.check.cases import SEED, Case, LayerSettings
 from umakit.testing.check.claims import Claim
-from umakit.testing.check.runs import Fault
 from umakit.testing.check.session import Session
 
 SMALL: Mapping[str, Sequence[Setting]] = {
@@ -128,9 +127,9 @@ def first_difference_of_faults(folder: Path) -> tuple[int, str]:
     Args:
         folder: the backend.
     """
-    count, before = 0, faults.FAULTS
-    faults.FAULTS = tuple(
-        Fault(faults.BUS_ERROR, access, errors, 0, faults.EVERYWHERE)
+    count, before = 0, runs.FAULTS
+    runs.FAULTS = tuple(
+        runs.Fault(runs.BUS_ERROR, access, errors, 0, runs.EVERYWHERE)
         for access in range(MOST_ACCESSES)
         for errors in (1, 0)
     )
@@ -140,11 +139,11 @@ def first_difference_of_faults(folder: Path) -> tuple[int, str]:
             for claim in session.claims.values():
                 case = Case((LayerSettings(claim.name, {**_simple(claim), SEED: 1}),))
                 failures = session.batch_of([(case, True)])[1]
-                count += len(faults.FAULTS)
+                count += len(runs.FAULTS)
                 if failures:
                     return count, f"{failures[0].what} ({case})"
     finally:
-        faults.FAULTS = before
+        runs.FAULTS = before
     return count, ""
 
 

@@ -27,8 +27,10 @@ MASKS = {
 }
 """Features that a machine may have; a machine that lacks some of these has still fewer."""
 
-SKIPPED = re.compile(r"this machine has no [a-z0-9_, ]+, and QEMU does not emulate x86-64-v4")
-"""Why a test may be skipped whose features are masked."""
+SKIPPED = re.compile(
+    r"this machine has no [a-z0-9_, ]+, and QEMU does not emulate x86-64-v4|make soak"
+)
+"""Why a test may be skipped: its features are masked, or the test takes hours."""
 
 OF_CPUS = sorted(
     path.relative_to(ROOT).as_posix()
