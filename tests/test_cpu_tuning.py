@@ -385,7 +385,7 @@ def test_other_records_are_refused(name: str, model: Path, records: Path, tmp_pa
 def test_mistakes_are_one_sentence(
     model: Path, records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    new = str(tmp_path / "new.json")
+    new, here = str(tmp_path / "new.json"), cpu_here(CPU)
     tune = ["tune", str(model), "-o"]
     chocolate = ["-b", "chocolate_accelerator"]
     compiling = ["compile", str(model), "-o", str(tmp_path / "library"), "--records", str(records)]
@@ -405,8 +405,8 @@ def test_mistakes_are_one_sentence(
             "qemu-aarch64 has no times, and does not count instructions; tune where this CPU is",
         ),
         ([*tune, new, "--cpu", "generic"], "no kernel of net has a choice on generic"),
-        ([*tune, str(tmp_path / "no" / "r.json"), "--cpu", CPU], "no such folder"),
-        ([*tune, str(model), "--cpu", CPU], "is an input"),
+        ([*tune, str(tmp_path / "no" / "r.json"), "--cpu", here], "no such folder"),
+        ([*tune, str(model), "--cpu", here], "is an input"),
         (
             ["tune", str(model), "-r", str(records), *chocolate, "--simulate", "0"],
             "records are of x86-64-v3, not of chocolate_accelerator",
