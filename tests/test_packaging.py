@@ -26,6 +26,9 @@ from umakit.version import __version__
 
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "examples" / "digits" / "digits.onnx"
+GONE = "gone_since_the_last_build.py"
+"""A module in the build folder of the checkout that the checkout has no more."""
+
 HELD_OUT = ROOT / "examples" / "digits" / "held_out.npz"
 
 
@@ -76,6 +79,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
+    old = folder / "source" / "build" / "lib" / "umakit" / GONE
+    old.parent.mkdir(parents=True)
+    old.write_text("# of an earlier build\n")
     built_by_pip(
         *("wheel", "--no-deps", "--quiet", "--wheel-dir", "dist", "./source"),
         cwd=folder,
@@ -188,6 +194,7 @@ def test_the_wheel_holds_nothing_else(members: set[str]) -> None:
     expected = {f"umakit/templates/{kind}/test_backend.py.j2" for kind in kinds}
     expected |= {f"umakit/backends/{name}_accelerator/test_backend.py" for name in TUTORIALS}
     assert found == expected
+    assert f"umakit/{GONE}" not in members
 
 
 @pytest.fixture(scope="module")
