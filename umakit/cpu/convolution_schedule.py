@@ -30,11 +30,12 @@ from umakit.cpu.choice_candidates import (
 )
 from umakit.cpu.register_tiles import choose_tile, vector_lanes
 from umakit.cpu.schedule import (
-    attempt,
     inline_elementwise,
     is_padding,
     is_reduction,
     reductions_of,
+    schedule_of,
+    scheduled,
 )
 from umakit.cpu.vector_loops import (
     extent,
@@ -251,15 +252,16 @@ def schedule_groups(
         The scheduled prim func; None for other operators, for depthwise convolutions, and if the
         channels of a group fill no vector.
     """
-    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
-    if not attempt(schedule.get_sblock, "root"):
-        return None  # written as loops, not as blocks
+    schedule = schedule_of(function)
+    if schedule is None:
+        return None
     inline_elementwise(schedule)
     reductions, packing = reductions_of(schedule), Packing(function, constants)
     if len(reductions) != 1 or not _tile_groups(schedule, reductions[0], cpu, packing):
         return None
-    scheduled = schedule.mod["main"].with_attrs(dict(function.attrs))
-    return scheduled.with_attr(FACTS, Facts(cpu.register_bytes, packing.packed).text)
+    return scheduled(schedule, function).with_attr(
+        FACTS, Facts(cpu.register_bytes, packing.packed).text
+    )
 
 
 def _tile_groups(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: Packing) -> bool:

@@ -15,6 +15,8 @@ from umakit.cpu.schedule import (
     is_padding,
     is_reduction,
     reductions_of,
+    schedule_of,
+    scheduled,
 )
 from umakit.cpu.transposed_convolutions import PHASE, TILE
 from umakit.cpu.vector_loops import CUTS, extent, tiles_of
@@ -33,7 +35,7 @@ def schedule_plain_tiles(
     """
     tiled = schedule_transposed(function)
     if tiled is None:
-        tiled = schedule_channel_tiles(function, constants, registers)
+        tiled = _schedule_channel_tiles(function, constants, registers)
     return schedule_depthwise_rows(function) if tiled is None else tiled
 
 
@@ -61,25 +63,18 @@ DENSE_STEPS = (1, 2)
 vectors."""
 
 
-def schedule_channel_tiles(
+def _schedule_channel_tiles(
     function: tvm_api.PrimFunc, constants: Collection[int], registers: int = 0
 ) -> tvm_api.PrimFunc | None:
-    """Schedule a prim func of fused operators for any CPU; None without a rule.
-
-    Args:
-        function: the prim func.
-        constants: parameters that are constants in all calls.
-        registers: number of float registers of a CPU without vectors; 0 if unknown.
-    """
-    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
-    if not attempt(schedule.get_sblock, "root"):
-        return None  # written as loops, not as blocks
+    """Schedule a convolution in NCHW with constant weights; None for other prim funcs."""
+    schedule = schedule_of(function)
+    if schedule is None:
+        return None
     inline_elementwise(schedule)
     reductions, packing = reductions_of(schedule), Packing(function, constants)
     if len(reductions) != 1 or not _tile_convolution(schedule, reductions[0], packing, registers):
         return None
-    scheduled = schedule.mod["main"].with_attrs(dict(function.attrs))
-    return scheduled.with_attr(FACTS, Facts(SUM_BYTES, packing.packed).text)
+    return scheduled(schedule, function).with_attr(FACTS, Facts(SUM_BYTES, packing.packed).text)
 
 
 def _tile_convolution(
@@ -197,9 +192,9 @@ RANKS = (3, 4)
 
 def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
     """Schedule transposed convolutions by phases for any CPU; None for other prim funcs."""
-    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
-    if not attempt(schedule.get_sblock, "root"):
-        return None  # written as loops, not as blocks
+    schedule = schedule_of(function)
+    if schedule is None:
+        return None
     inline_elementwise(schedule)
     reductions = reductions_of(schedule)
     names = [str(schedule.get(each).name_hint) for each in reductions]
@@ -218,9 +213,8 @@ def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
     )
     if not attempt(_compute_in_tiles, schedule, reductions, outputs[0], tile, strides):
         return None
-    scheduled = schedule.mod["main"].with_attrs(dict(function.attrs))
     layouts = {weights: f"OIHW{tile.channels}o of each phase"}
-    return scheduled.with_attr(FACTS, Facts(SUM_BYTES, layouts=layouts).text)
+    return scheduled(schedule, function).with_attr(FACTS, Facts(SUM_BYTES, layouts=layouts).text)
 
 
 def _tile_of(schedule: tvm_api.Schedule, phase: Any) -> tuple[PlainTile, tuple[int, int]]:
@@ -291,15 +285,14 @@ ROW_SUM_BYTES = 4
 
 def schedule_depthwise_rows(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
     """Schedule depthwise convolutions with small windows for any CPU; None for other prim funcs."""
-    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
-    if not attempt(schedule.get_sblock, "root"):
-        return None  # written as loops, not as blocks
+    schedule = schedule_of(function)
+    if schedule is None:
+        return None
     inline_elementwise(schedule)
     reductions = reductions_of(schedule)
     if len(reductions) != 1 or not _unroll_windows(schedule, reductions[0]):
         return None
-    scheduled = schedule.mod["main"].with_attrs(dict(function.attrs))
-    return scheduled.with_attr(FACTS, Facts(ROW_SUM_BYTES).text)
+    return scheduled(schedule, function).with_attr(FACTS, Facts(ROW_SUM_BYTES).text)
 
 
 def _unroll_windows(schedule: tvm_api.Schedule, block: Any) -> bool:

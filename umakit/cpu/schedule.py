@@ -24,15 +24,25 @@ def schedule_for_cpu(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
     Steps that do not apply to a kernel are skipped; results never change.
     """
-    attributes = function.attrs
-    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
-    if not attempt(schedule.get_sblock, "root"):
-        return function  # written as loops, not as blocks
+    schedule = schedule_of(function)
+    if schedule is None:
+        return function
     inline_elementwise(schedule)
     for reduction in reductions_of(schedule):
         schedule_reduction(schedule, reduction)
-    scheduled = schedule.mod["main"]
-    return scheduled.with_attrs(dict(attributes)) if attributes else scheduled
+    return scheduled(schedule, function)
+
+
+def schedule_of(function: tvm_api.PrimFunc) -> tvm_api.Schedule | None:
+    """Return a schedule of a prim func; None if the prim func is loops without blocks."""
+    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
+    return schedule if attempt(schedule.get_sblock, "root") else None
+
+
+def scheduled(schedule: tvm_api.Schedule, function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    """Return the prim func of a schedule, with the attributes of the prim func before."""
+    found = schedule.mod["main"]
+    return found.with_attrs(dict(function.attrs)) if function.attrs else found
 
 
 def blocks_of(schedule: tvm_api.Schedule) -> list[Any]:

@@ -26,6 +26,7 @@ from umakit.cpu.schedule import (
     is_reduction,
     reductions_of,
     schedule_for_cpu,
+    scheduled,
 )
 from umakit.cpu.vector_expressions import SQUARES, element_step, flat_index
 from umakit.cpu.vector_leaves import UNROLLED, VECTORS
@@ -52,9 +53,7 @@ def schedule_vector_loops(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimF
         module = tvm_api.IRModule({"main": schedule_for_cpu(function)})
         schedule = tvm_api.Schedule(module)
     _ask_for_vectors(schedule, cpu)
-    scheduled = schedule.mod["main"]
-    scheduled = scheduled.with_attrs(dict(function.attrs)) if function.attrs else scheduled
-    return scheduled.with_attr(FACTS, Facts(cpu.register_bytes).text)
+    return scheduled(schedule, function).with_attr(FACTS, Facts(cpu.register_bytes).text)
 
 
 def _by_rule(

@@ -16,10 +16,11 @@ from umakit.cpu.choice_candidates import key_of_product, names_of_elementwise, p
 from umakit.cpu.convolution_schedule import tile_convolution
 from umakit.cpu.register_tiles import vector_lanes
 from umakit.cpu.schedule import (
-    attempt,
     inline_elementwise,
     is_reduction,
     reductions_of,
+    schedule_of,
+    scheduled,
 )
 from umakit.cpu.vector_loops import (
     extent,
@@ -47,10 +48,9 @@ def schedule_with_vectors(
         constants: parameters that are constants in all calls. Constant weights may be read tile by
             tile, see `Facts.packed`.
     """
-    attributes = function.attrs
-    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
-    if not attempt(schedule.get_sblock, "root"):
-        return function  # written as loops, not as blocks
+    schedule = schedule_of(function)
+    if schedule is None:
+        return function
     follows = names_of_elementwise(schedule)
     inline_elementwise(schedule)
     reductions = reductions_of(schedule)
@@ -60,10 +60,8 @@ def schedule_with_vectors(
         key = _tile_reduction(schedule, reductions[0], cpu, packing, follows)
     if key is None:
         return schedule_vector_loops(function, cpu)
-    scheduled = schedule.mod["main"]
-    scheduled = scheduled.with_attrs(dict(attributes)) if attributes else scheduled
     facts = Facts(cpu.register_bytes, packing.packed)
-    return scheduled.with_attr(FACTS, facts.text).with_attr(KEY, key.text)
+    return scheduled(schedule, function).with_attr(FACTS, facts.text).with_attr(KEY, key.text)
 
 
 def _tile_reduction(
