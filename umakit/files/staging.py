@@ -19,12 +19,13 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.errors import OutputError, StorageError
 from umakit.files.manifest import manifest_text
-from umakit.files.outputs import FileKind, FolderKind, check_file, check_folder
+from umakit.files.outputs import NPZ_RESULTS, FileKind, FolderKind, check_file, check_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -341,3 +342,59 @@ def write_picture(
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
         figure.savefig(buffer, format=suffix, dpi=120, metadata=metadata)
     write_file(path, buffer.getvalue(), kind, inputs, force=force)
+
+
+GIVEN = "inputs.npz"
+"""Name of the file of inputs in a folder of a difference."""
+
+
+@dataclass(frozen=True)
+class DifferenceFolder:
+    """A folder with the files of a difference, such as its inputs.
+
+    Attributes:
+        folder: folder for the files.
+        given: file of the given inputs; None for random inputs.
+        read: other files and folders that the command reads.
+        force: whether files that umakit did not write are replaced too.
+    """
+
+    folder: Path
+    given: Path | None
+    read: list[Path]
+    force: bool
+
+    @property
+    def inputs(self) -> list[Path]:
+        """All files and folders that the command reads."""
+        return [*self.read, *([] if self.given is None else [self.given])]
+
+    def is_given(self, path: Path) -> bool:
+        """Whether a file is the given one, as when an earlier difference is repeated.
+
+        The inputs are then a single inference, and would be written unchanged.
+        """
+        return (
+            path.name == GIVEN
+            and self.given is not None
+            and path.is_file()
+            and path.samefile(self.given)
+            and NPZ_RESULTS.wrote(path)
+        )
+
+    def check_path(self, path: Path, kind: FileKind) -> None:
+        """Check that a file can be written, unless the file is the given one.
+
+        Raises:
+            OutputError: the file is an input or was not written by umakit.
+        """
+        if not self.is_given(path):
+            check_file(path, kind, self.inputs, force=self.force)
+
+    def write_path(self, path: Path, content: bytes, kind: FileKind) -> None:
+        """Write a file.
+
+        Raises:
+            OutputError: the file must not or cannot be written; the old file is kept.
+        """
+        write_file(path, content, kind, self.inputs, force=self.force)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.files.npz import npz_bytes
-from umakit.files.outputs import NPZ_RESULTS, check_file
-from umakit.files.staging import write_file
+from umakit.files.outputs import NPZ_RESULTS
+from umakit.files.staging import DifferenceFolder
 from umakit.partition.report import OffloadReport, OperatorPlacement
 from umakit.testing.differences import TensorDifference
 from umakit.text.identities import LayerIdentity
@@ -283,21 +283,8 @@ CONTENTS = {
 """Names of the files without the suffix `.npz`, with descriptions."""
 
 
-@dataclass(frozen=True)
-class DifferenceFiles:
-    """The tensors of the first difference, as files.
-
-    Attributes:
-        folder: folder for the files.
-        given: file of the given inputs; None for random inputs.
-        read: other files and folders that the command reads.
-        force: whether files that umakit did not write are replaced too.
-    """
-
-    folder: Path
-    given: Path | None
-    read: list[Path]
-    force: bool
+class DifferenceFiles(DifferenceFolder):
+    """The tensors of the first difference, as files."""
 
     def check(self) -> None:
         """Check that the files can be written, before anything is compiled.
@@ -306,8 +293,7 @@ class DifferenceFiles:
             OutputError: a file is an input or was not written by umakit.
         """
         for kind in CONTENTS:
-            if not self._is_given(kind):
-                check_file(self._path(kind), NPZ_RESULTS, self.inputs, force=self.force)
+            self.check_path(self._path(kind), NPZ_RESULTS)
 
     def write(self, result: DiffResult) -> dict[str, str]:
         """Write the files and return their paths by kind.
@@ -325,12 +311,11 @@ class DifferenceFiles:
         paths = {}
         for kind in CONTENTS:
             path, arrays = self._path(kind), contents.get(kind)
-            if self._is_given(kind):
+            if self.is_given(path):
                 paths[kind] = str(path)
             elif arrays is not None:
                 named = {name.replace("/", "."): array for name, array in arrays.items()}
-                content = npz_bytes(named, NPZ_RESULTS.mark)
-                write_file(path, content, NPZ_RESULTS, self.inputs, force=self.force)
+                self.write_path(path, npz_bytes(named, NPZ_RESULTS.mark), NPZ_RESULTS)
                 paths[kind] = str(path)
             elif path.is_file() and NPZ_RESULTS.wrote(path):
                 path.unlink()  # of an earlier comparison
@@ -338,22 +323,3 @@ class DifferenceFiles:
 
     def _path(self, kind: str) -> Path:
         return self.folder / f"{kind}.npz"
-
-    @property
-    def inputs(self) -> list[Path]:
-        """All files and folders that the command reads."""
-        return [*self.read, *([] if self.given is None else [self.given])]
-
-    def _is_given(self, kind: str) -> bool:
-        """Whether a file is the given one, as when an earlier difference is repeated.
-
-        The inputs are then a single inference, and would be written unchanged.
-        """
-        path = self._path(kind)
-        return (
-            kind == "inputs"
-            and self.given is not None
-            and path.is_file()
-            and path.samefile(self.given)
-            and NPZ_RESULTS.wrote(path)
-        )
