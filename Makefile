@@ -195,7 +195,7 @@ lint: install-test
 WHEEL := $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/typecheck
 
 typecheck: install-test
-	@rm -rf build/typecheck build/lib build/bdist.* && mkdir -p build/typecheck
+	@rm -rf build/typecheck build/bdist.* && mkdir -p build/typecheck
 	@$(WHEEL) --no-build-isolation . 2> build/typecheck/log || $(WHEEL) .
 	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
 	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \

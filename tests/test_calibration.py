@@ -347,8 +347,9 @@ def test_a_program_that_takes_fully_connected_layers_only(
         assert measured.job(sizes).busy == 9 + rows * -(-outputs // 32) * -(-inputs // 16)
         copied = measured.copy(Copy("data", 1, rows, inputs))
         assert (copied.busy, copied.tail) == (rows * -(-inputs // 8), 21)
-    (name,) = {each["layer"] for each in view["layers"]}  # with the tilings of both costs
-    assert name.startswith("convolution 1x1")
+    before, after = view["layers"]  # one layer, with the tilings of both costs
+    assert before["layer"] == after["layer"] and before["clock_cycles"] > after["clock_cycles"]
+    assert before["layer"].startswith("convolution 1x1")
     assert "lane_npu took fully connected layers, and no convolution" in view["notes"][1]
     edit("simulator_program.py", "VERSION = 1", "VERSION = 1 ")(folder)  # which model.py imports
     (notice,) = load_backend_folder(shutil.move(folder, tmp_path / "changed")).notices
