@@ -322,7 +322,7 @@ def library_sources(library: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """What the program that runs a library measures, and what it runs on.
+    """Options of the program that runs a library: its measurements, and its processor.
 
     Attributes:
         profile: whether layers are measured one by one.

@@ -224,7 +224,7 @@ def _check_blob(program: Program, backends: Mapping[str, Backend]) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What backends add to a library, apart from C files in `codegen/host`.
+    """The parts of a library that backends add, apart from C files in `codegen/host`.
 
     Attributes:
         simulators: files of backends' own simulators, by path.

@@ -58,7 +58,7 @@ Run = Callable[[Path, Mapping[str, npt.NDArray[Any]]], Sequence[int | None]]
 
 @dataclass(frozen=True)
 class Stages:
-    """What compiles and runs the network.
+    """The stages that compile the network, and the run of the library.
 
     Attributes:
         partition: the stage `partition`.
