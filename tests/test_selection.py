@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 import selection
 
 
@@ -75,3 +78,17 @@ def test_quick_runs_the_fastest_function_of_each_file_and_keeps_its_time() -> No
     assert not any("slowest" in name for name in names)
     spent = [costs.get(name[:-3], selection.Cost()).alone for name in names]
     assert most - 1 < sum(spent) <= most
+
+
+@pytest.mark.parametrize("package", ["torch", "torchao"])
+def test_every_file_of_tests_is_collected_without_an_optional_package(package: str) -> None:
+    folder = Path(__file__).parent
+    files = [path for path in folder.glob("test_*.py") if package in path.read_text()]
+    assert files
+    collect = (
+        f"import sys; sys.modules[{package!r}] = None; import pytest; "
+        "sys.exit(pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', *sys.argv[1:]]))"
+    )
+    command = [sys.executable, "-c", collect, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parent)
+    assert done.returncode == 0, done.stdout[-2000:]

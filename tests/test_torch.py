@@ -26,7 +26,6 @@ from umakit.cli.main import run_command
 import umakit
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.torch.schema import is_arithmetic
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
 nn, F = torch.nn, torch.nn.functional
@@ -41,6 +40,7 @@ from torch_networks import (  # noqa: E402  needs torch
 )
 
 from umakit.frontend.torch.registry import CONVERTERS, OperatorConverter  # noqa: E402  needs torch
+from umakit.frontend.torch.schema import is_arithmetic  # noqa: E402  needs torch
 
 # --- operators ------------------------------------------------------------------------------------
 
