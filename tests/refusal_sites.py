@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from umakit.errors import ModelError
+from umakit.frontend.model import section_of
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("umakit/frontend", "umakit/lower", "umakit/operators", "umakit/quantized")
@@ -172,10 +173,18 @@ def faults_of(error: ModelError, file: Path) -> list[str]:
         "the file": str(file) in text or file.name in text,
         "what to do": bool(error.fix),
         "a section of the page": section in sections,
+        "a section that lists it": any(
+            section_of(site.module) == section and _says(site).search(error.what)
+            for site in all_sites()
+        ),
         "one line": "\n" not in text,
         "plain words": not INTERNAL.search(error.what),
     }
     return [what for what, given in found.items() if not given]
+
+
+def _says(site: Site) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, re.split("…| / ", site.says))) + "$", re.DOTALL)
 
 
 def sections_of(page: str) -> set[str]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import onnx
 import pytest
 from networks import IR_VERSION
 from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.case.test_case import TestCase
+from onnx_node_tests import collected
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -110,8 +114,54 @@ def test_refused_attributes_are_named(model: Any, named: str, tmp_path: Path) ->
     assert str(path) in str(refusal.value)
 
 
-def test_an_axis_that_the_input_lacks_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "network.onnx"
-    onnx.save(single("Gather", 11, IMAGE, np.zeros(1, np.int64), axis=5), path)
-    with pytest.raises(ModelError, match=r"operator Gather of node 'layer'.* axis=5"):
-        import_model(path)
+EXCEPT = {"QuantizeLinear", "DequantizeLinear"}
+"""Operators whose axis does not matter if there is one scale."""
+
+
+def along_axis_9(case: TestCase) -> onnx.ModelProto | None:
+    """A node test with axis 9 and constants as inputs but the first one; None without an axis."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    if len(model.graph.node) != 1 or case.data_sets is None or not model.graph.input:
+        return None
+    (node,) = model.graph.node
+    constants = dict(zip(filter(None, node.input[1:]), case.data_sets[0][0][1:], strict=False))
+    if not all(isinstance(value, np.ndarray) for value in constants.values()):
+        return None  # of a type that NumPy lacks
+    schema = onnx.defs.get_schema(node.op_type, model.opset_import[0].version, "")
+    given = {formal.name: name for formal, name in zip(schema.inputs, node.input, strict=False)}
+    attributes = [each for each in node.attribute if each.name in ("axis", "axes", "perm")]
+    inputs = [given[name] for name in ("axis", "axes") if given.get(name)]
+    for attribute in attributes:
+        attribute.CopyFrom(
+            helper.make_attribute(attribute.name, 9 if attribute.HasField("i") else [9])
+        )
+    constants |= {name: np.full_like(constants[name], 9) for name in inputs}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()
+    )
+    del model.graph.input[1:]
+    node.name = "layer"
+    return model if attributes or inputs else None
+
+
+def test_an_axis_that_the_input_lacks_is_refused(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    path, found = tmp_path / "network.onnx", set()
+    for case in collected():
+        kind = case.model.graph.node[0].op_type
+        if kind in found or kind not in DECISIONS or (model := along_axis_9(case)) is None:
+            continue
+        if model.graph.output[0].type.WhichOneof("value") != "tensor_type":
+            continue  # as a sequence, which no output is
+        onnx.save(model, path)
+        with pytest.raises(ModelError) as caught:
+            import_model(path)
+        found.add(kind)
+        assert kind in EXCEPT or re.search(
+            rf"operator {kind} of node 'layer' has \w+=9, but its (input|result) has \d dimensions",
+            str(caught.value),
+        ), str(caught.value)
+    assert len(found - EXCEPT) >= 30
+    record_property("covered", f"an axis out of range of {len(found)} operators")

@@ -33,9 +33,9 @@ def test_drawn_networks_are_right() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("y = OneHot(x, given, values)", "has a depth or values that are not constants"),
-        ("y = OneHot(x, none, values)", "has the depth 0 and the axis -1"),
-        ("y = OneHot<axis = 2>(x, five, values)", "has the depth 5 and the axis 2"),
+        ("y = OneHot(x, given, values)", "needs a constant depth and two constant values"),
+        ("y = OneHot(x, none, values)", "has the depth 0"),
+        ("y = OneHot<axis = 2>(x, five, values)", "has axis=2, but its result has 2 dimensions"),
     ],
 )
 def test_what_is_not_taken_is_named(text: str, words: str, tmp_path: Path) -> None:

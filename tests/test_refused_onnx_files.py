@@ -49,7 +49,7 @@ SPLIT = "int64[2] s = {1, 2}"
 NODES: dict[str, tuple[str, onnx.ModelProto]] = {
     "Celu of alpha 0": ("has alpha=0.0", node("Celu <alpha = 0.0> (x)")),
     "CumSum along no axis": (
-        "has the axis 3, but its input has 2", node("CumSum (x, a)", constants="int64 a = {3}")
+        "has axis=3, but its input has 2", node("CumSum (x, a)", constants="int64 a = {3}")
     ),
     "a computed axis of CumSum": (
         "has an input axis that is computed", node("CumSum (x, a)", more=", int64 a")
@@ -58,9 +58,14 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
         "has approximate=erf", node('Gelu <approximate = "erf"> (x)', opset=20)
     ),
     "LayerNormalization along no axis": (
-        "has axis=4 and an input",
+        "has axis=4, but its input has 2",
         node("LayerNormalization <axis = 4> (x, s)", constants="float[6] s = {1,1,1,1,1,1}",
              results="y m d"),
+    ),
+    "LayerNormalization of float16": (
+        "has an input float16",
+        node("LayerNormalization (x, s)", "float16[2, 6]", results="y m d",
+             constants="float16[6] s = {1,1,1,1,1,1}"),
     ),
     "SpaceToDepth of an odd image": (
         "has an image of 3 x 4, no multiple of 2",
@@ -74,7 +79,7 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
         "has blocksize=2, mode=DCR and an input", node("DepthToSpace <blocksize = 2> (x)")
     ),
     "Split along no axis": (
-        "has axis=2, which an input of shape", node("Split <axis = 2> (x)", results="y z")
+        "has axis=2, but its input has 2", node("Split <axis = 2> (x)", results="y z")
     ),
     "Split into other sizes": (
         "splits 2 elements into 2 results of the sizes",
@@ -97,7 +102,7 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
         "has axes that are computed", node("ReduceSum (x, a)", more=", int64[1] a")
     ),
     "a reduction along no axis": (
-        "has the axis 5, but its input has 2", node("ReduceMean <axes = [5]> (x)")
+        "has axes=5, but its input has 2", node("ReduceMean <axes = [5]> (x)")
     ),
     "RoiAlign of no image": (
         "has mode=avg, coordinate_transformation_mode=half_pixel and inputs",
@@ -114,7 +119,7 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
              constants="float[3] r = {0, 0, 1}, float[2] s = {1, 2}"),
     ),
     "Resize of other axes": (
-        "has axes .7., which an operand",
+        "has axes=7, but its input has 2",
         node("Resize <axes = [7]> (x, , s)", constants="float[1] s = {2}", opset=18),
     ),
     "Resize to more than float32 counts": (
@@ -241,6 +246,14 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
     "attributes that contradict shapes": (
         "contradicts the specification of ONNX: Attribute strides has incorrect size",
         node("MaxPool <kernel_shape = [1, 1], strides = [1]> (x)", "float[1, 1, 3, 3]"),
+    ),
+    "shapes that do not fit": (
+        "operator MatMul of node 'n' contradicts the specification of ONNX: Incompatible",
+        node("MatMul (x, w)", constants="float[2, 2] w = {1, 1, 1, 1}"),
+    ),
+    "an axis without a dimension": (
+        "with the inputs float32.2, 6., int64..; replace it in the model",
+        node("Unsqueeze (x, a)", constants="int64 a = {0}"),
     ),
     "a constant of text": (
         "holds no tensor of numbers", node('Constant <value_string = "a"> ()')

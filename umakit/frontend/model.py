@@ -260,11 +260,15 @@ USUAL = "export the model again, perhaps with other shapes, attributes or operat
 def listed(error: ModelError) -> None:
     """Add to a refusal the default fix and the link to its section of the page.
 
-    The module that raised the first error of the chain determines the section.
+    The section is the one that the first error of the chain has, or else the section of the module
+    that raised it.
     """
-    first: BaseException = error
+    first = error
     while isinstance(first.__context__, ModelError):
         first = first.__context__
+    if first.page:
+        error.fix, error.page = error.fix or USUAL, first.page
+        return
     frames = (frame for frame, _ in traceback.walk_tb(first.__traceback__))
     modules = [str(frame.f_globals.get("__name__", "")) for frame in frames]
     own = [name for name in modules if name.startswith(ROOM)]

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend.model import on_page
+from umakit.frontend.onnx import refusals
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import QUANTIZING, all_nodes
 from umakit.frontend.onnx.operators import CONVERTERS
@@ -50,11 +53,12 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._sizes: set[str] = set()
         self._conditional = 0
         self._expected: Types = {}
+        self._fault = ""
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> IRModule:
         """Return the Relax module of a checked model. Calls carry the names of their nodes."""
         self._shape = dict(shapes)
-        self._expected, fault = inferred_types(proto)
+        self._expected, self._fault = inferred_types(proto)
         check_extents(proto, self._expected, self._path)
         opset = opset_of(proto)
         Importer.current = self
@@ -73,8 +77,8 @@ class NamingImporter(Importer):  # type: ignore[misc]
             ) from error
         finally:
             Importer.current = None
-        if fault:  # a converter's own refusal takes precedence
-            raise contradiction(fault, str(self._path))
+        if self._fault:  # a converter's own refusal takes precedence
+            raise on_page(contradiction(self._fault, str(self._path)), refusals.__name__)
         return self._label(module)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
@@ -112,8 +116,12 @@ class NamingImporter(Importer):  # type: ignore[misc]
             except ModelError:
                 raise
             except Exception as error:
-                inputs = self._inputs_of(node)
-                raise not_supported(node, inputs, self.opset, str(self._path)) from error
+                refusal = (
+                    contradiction(self._fault, str(self._path))
+                    if f"op_type:{node.op_type}, node name: {node.name})" in self._fault
+                    else not_supported(node, self._inputs_of(node), self.opset, str(self._path))
+                )
+                raise on_page(refusal, refusals.__name__) from error
 
     def _inputs_of(self, node: onnx.NodeProto) -> tuple[Any | None, ...]:
         return tuple(self._nodes.get(name) if name else None for name in node.input)
@@ -304,12 +312,14 @@ FIX = "correct it, or export the model again"
 
 
 def check_parameters(node: Node) -> None:
-    """Refuse windows, biases, parameters and scales that do not fit the node's other inputs.
+    """Refuse axes, windows, biases, parameters and scales that do not fit the node's other inputs.
 
     Raises:
         ModelError: names operator, node, the contradiction and the expected size.
     """
     kind, shape = node.proto.op_type, node.static_shape(0)
+    if shape is not None and kind not in QUANTIZING:  # one scale for all channels has no axis
+        _check_axes(node, len(shape))
     if kind in ("Conv", "ConvTranspose"):
         _check_window(node)
     elif kind in PER_CHANNEL and shape is not None and len(shape) > 1:
@@ -317,6 +327,26 @@ def check_parameters(node: Node) -> None:
             _check_count(node, position, shape[1])
     elif kind in ("QuantizeLinear", "DequantizeLinear") and shape is not None:
         _check_scales(node, shape)
+
+
+def _check_axes(node: Node, rank: int) -> None:
+    schema = schema_of(node.proto, node.opset)
+    formals = [] if schema is None else [formal.name for formal in schema.inputs]
+    given = {name: node.attribute(name, ()) for name in ("axis", "axes", "perm")}
+    given |= {
+        name: tvm_api.constant_array(expression)
+        for name, expression in zip(formals, node.inputs, strict=False)
+        if name in given and expression is not None
+    }
+    of_result = {"OneHot": 1, "Unsqueeze": np.size(given["axes"])}.get(node.proto.op_type, 0)
+    last = rank + of_result - (node.proto.op_type != "Flatten")
+    for name, axes in given.items():
+        for axis in np.ravel([] if axes is None else axes):
+            if not -rank - of_result <= axis <= last:
+                whose = "result" if of_result else "input"
+                raise node.refuse(
+                    f"has {name}={axis}, but its {whose} has {rank + of_result} dimensions", FIX
+                )
 
 
 def _check_window(node: Node) -> None:

@@ -78,7 +78,7 @@ def contradiction(fault: str, file: str) -> ModelError:
     return ModelError(
         f"{subject} contradicts the specification of ONNX: {what}",
         where=file,
-        fix="correct the attribute or the shape that this is about, or export the model again",
+        fix="correct this attribute or shape, or export the model again",
     )
 
 

@@ -57,11 +57,14 @@ def one_hot(node: Node) -> Any | None:
     """OneHot. An index outside [-depth, depth-1] yields a row of `off` values."""
     depth, values = node.constant(1), node.constant(2)
     if depth is None or values is None or depth.size != 1 or values.size != 2:
-        raise node.refuse("has a depth or values that are not constants")
+        raise node.refuse(
+            "needs a constant depth and two constant values",
+            "make depth and values initializers of the model",
+        )
     count, rank = int(depth.reshape(-1)[0]), len(node.shape(0)) + 1
     axis = int(node.attribute("axis", -1))
-    if count < 1 or not -rank <= axis < rank:
-        raise node.refuse(f"has the depth {count} and the axis {axis}")
+    if count < 1:
+        raise node.refuse(f"has the depth {count}", "give it a depth of at least 1")
     axis %= rank
     indices = node.emit(relax.op.astype(node.inputs[0], "int64"))
     zero, size = (relax.const(np.int64(value), "int64") for value in (0, count))
@@ -144,8 +147,6 @@ def top_k(node: Node) -> list[tvm_api.Expr]:
     else:
         given = node.constant_input(1, "K")
         count = int(given.reshape(-1)[0]) if given is not None and given.size == 1 else 0
-    if not -len(shape) <= axis < len(shape):
-        raise node.refuse(f"has axis={axis}, but its input has {len(shape)} dimensions")
     if not 1 <= count <= shape[axis]:
         raise node.refuse(f"takes {count} of {shape[axis]} elements")
     largest = bool(node.attribute("largest", 1))

@@ -237,10 +237,7 @@ def _axes(
     roi: npt.NDArray[Any] | None,
 ) -> list[Axis]:
     shape = node.shape(0)
-    numbers = [int(axis) for axis in node.attribute("axes", range(len(shape)))]
-    if any(not -len(shape) <= axis < len(shape) for axis in numbers):
-        raise node.refuse(f"has axes {numbers}, which an operand of shape {list(shape)} lacks")
-    numbers = [axis % len(shape) for axis in numbers]
+    numbers = [int(axis) % len(shape) for axis in node.attribute("axes", range(len(shape)))]
     # Exporters leave the unused input empty.
     given = [array for array in (scales, sizes) if array is not None and array.size]
     if len(given) != 1 or given[0].size != len(numbers) or len(set(numbers)) != len(numbers):
@@ -249,8 +246,12 @@ def _axes(
         )
     if sizes is None or not sizes.size:
         factors = given[0].astype(np.float32).reshape(-1)
-        if not (np.isfinite(factors) & (factors > 0)).all():
-            raise node.refuse("has a scale that is not a positive number")
+        wrong = factors[~(np.isfinite(factors) & (factors > 0))]
+        if wrong.size:
+            raise node.refuse(
+                f"has the scale {wrong[0]}, which is not a positive number",
+                "give each axis a positive scale",
+            )
         # ONNX's shape inference multiplies exactly, so sizes do too.
         results = [
             int(np.floor(shape[a] * float(f))) for a, f in zip(numbers, factors, strict=True)

@@ -100,10 +100,7 @@ def concatenate(node: Node) -> Expr:
 def split(node: Node) -> Expr:
     """SplitToSequence: parts of equal size (the last part may be smaller), or of given sizes."""
     shape = node.shape(0)
-    axis = int(node.attribute("axis", 0))
-    if not -len(shape) <= axis < len(shape):
-        raise node.refuse(f"has axis={axis}, but its input has {len(shape)} dimensions")
-    axis %= len(shape)
+    axis = int(node.attribute("axis", 0)) % len(shape)
     extent = shape[axis]
     sizes = _sizes(node, extent)
     if min(sizes, default=0) < 1 or sum(sizes) != extent:
