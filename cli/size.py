@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 HELP = """Code, constants, arena and stack of a compiled library, layer by layer.
 
-The library is compiled with -Os and the flags of its CPU. "code" of a layer is its kernel and \
-what only this layer calls; rows below the layers have the code that several layers share. "arena" \
-is what is alive while the layer runs, "stack" the worst case from its kernel down. The total's \
-stack is that of tvmgen_NAME_run_unpacked; a line below the table adds it up. Interrupts come on \
-top, and so do code and stack of the functions named below the table. The simulator's code is not \
-part of the total, because a board leaves it out.
+The library is compiled with the flags of its CPU and -Os, or the -O that CC has. "code" of a \
+layer is its kernel and what only this layer calls; rows below the layers have the code that \
+several layers share. "arena" is what is alive while the layer runs, "stack" the worst case from \
+its kernel down. The total's stack is that of tvmgen_NAME_run_unpacked; a line below the table \
+adds it up. Interrupts come on top, and so do code and stack of the functions named below the \
+table. The simulator's code is not part of the total, because a board leaves it out.
 
 The stack needs gcc 10 or later; CC chooses the host's compiler."""
 

@@ -25,7 +25,7 @@ import umakit
 from umakit.errors import BuildError, LibraryError
 from umakit.library.metadata import load_metadata
 from umakit.library.schema import Description
-from umakit.tools.size import LayerSize, LibrarySize, library_size, measure
+from umakit.tools.size import LayerSize, LibrarySize, library_size
 
 FLAGS = "-std=c99 -Os -ffunction-sections"
 ARM = "arm-none-eabi-gcc -mcpu=cortex-m3 -mthumb"
@@ -178,12 +178,12 @@ int32_t tvmgen_hand_run(int32_t *v) { return tvmgen_hand_run_in(v); }
 
 @pytest.mark.parametrize("level", ["-Os", "-O2", "-O3"])
 def test_kernels_that_gcc_merges_removes_or_inlines_are_accounted_for(
-    level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    level: str, tmp_path: Path
 ) -> None:
     names = ("first", "second", "third", "fourth", "nothing", "inlined")
     library = by_hand(tmp_path, MERGED, "int other;", layers=names)
-    optimize(monkeypatch, level)
-    sizes = library_size(library, ["gcc"])
+    sizes = library_size(library, ["gcc", level])
+    assert [word for word in sizes.compiler.split() if word.startswith("-O")] == [level]
     first, second, third, fourth, nothing, inlined = (each.text_bytes for each in sizes.layers)
     assert first == second > 0 and third == fourth > 0, "two functions of the same code are one"
     assert nothing == inlined == 0
@@ -195,12 +195,6 @@ def test_kernels_that_gcc_merges_removes_or_inlines_are_accounted_for(
     assert sizes.stack_external_calls == ()
     (note,) = (line for line in size_notes(sizes) if "no code" in line)
     assert note.startswith("no code of their own: nothing, inlined; ")
-
-
-def optimize(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
-    """Let `uma size` compile with another level than -Os."""
-    flags = tuple(level if flag == "-Os" else flag for flag in measure.FLAGS)
-    monkeypatch.setattr(measure, "FLAGS", flags)
 
 
 class Binutils:
@@ -306,18 +300,16 @@ def library_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
 @pytest.mark.parametrize("network", NETWORKS)
 def test_parts_add_up_to_what_binutils_count(
     network: str, backend: str, compiler: str, level: str, tmp_path: Path,
-    library_for: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch,
-    record_property: Callable[[str, object], None],
+    library_for: Callable[[str, str], Path], record_property: Callable[[str, object], None],
 ) -> None:  # fmt: skip
     """Each layer has the code that its functions refer to, and all parts are the whole."""
-    command = compiler_or_skip(compiler)
-    optimize(monkeypatch, level)
+    command = [*compiler_or_skip(compiler), level]
     library = library_for(network, backend)
     described = load_metadata(library)["umakit"]["layers"]
     if backend and not any(entry["where"] == backend for entry in described):
         pytest.skip(f"{backend} takes nothing of {network}")
     sizes = library_size(library, command)
-    seen = Binutils(SIZED[compiler], [*command, level], library, tmp_path)
+    seen = Binutils(SIZED[compiler], command, library, tmp_path)
     assert sizes.text_bytes == sum(seen.sizes.values())
     reached: set[str] = set()
     merged = 0

@@ -152,8 +152,10 @@ def library_size(
     own_flags = cpu_flags(library, device, cpu)
     device = device_for(library, device, cpu)
     command = list(command) or device.compiler()
+    optimized = any(word.startswith("-O") for word in command)
+    basic = [flag for flag in FLAGS if not (optimized and flag.startswith("-O"))]
     with temporary_folder("umakit-size-") as folder:
-        flags = [*FLAGS, *_call_graph_flag(command, folder), *own_flags]
+        flags = [*basic, *_call_graph_flag(command, folder), *own_flags]
         objects = _compiled(library, device, command, flags, folder, progress)
         progress("reading the objects")
         read = {name: read_object(path, name) for name, path in objects.items()}
@@ -182,7 +184,7 @@ def library_size(
         network,
         text,
     )
-    return _summarize(description, shlex.join([*command, *FLAGS, *own_flags]), product, whole)
+    return _summarize(description, shlex.join([*command, *basic, *own_flags]), product, whole)
 
 
 def _compiled(
