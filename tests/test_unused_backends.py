@@ -175,7 +175,8 @@ def test_a_memory_that_is_too_small_for_any_tile_is_named_with_its_line(
     assert f'nothing runs on small_npu because of "{reason}" (4 operators, 99.3 %' in printed
     line = 1 + text[: text.index(small)].count("\n")
     assert (
-        f"; the smallest tile takes {needed} B: let {called} be as large, or larger "
+        f"; the smallest tile of the largest layer takes {needed} B: "
+        f"let {called} be as large, or larger "
         f"(small_npu/accel.toml:{line})"
     ) in printed
     key, _, found = small.split("\n")[0].partition(" = ")
@@ -183,6 +184,25 @@ def test_a_memory_that_is_too_small_for_any_tile_is_named_with_its_line(
     path.write_text(mended, encoding="utf-8")
     rows, printed = partition()
     assert "nothing runs" not in printed and "small_npu" in {row["where"] for row in rows}
+
+
+def test_a_memory_that_is_too_small_for_several_layers_is_to_fit_the_largest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["new", "small_npu", "--kind", "tiles", "--array", "8x8"]) == 0
+    path = tmp_path / "small_npu" / "accel.toml"
+    text = path.read_text(encoding="utf-8")
+    for size, taken in (("64", 0), ("400", 5)):
+        path.write_text(text.replace("size = 131072\nbanks = 16", f"size = {size}\nbanks = 1"))
+        capsys.readouterr()
+        words = [INT8, "-b", "small_npu", "--rounding", "tflm", "--json"]
+        assert run_command(["partition", *words]) == 0
+        printed = capsys.readouterr()
+        rows = json.loads(printed.out)
+        assert sum(row["where"] == "small_npu" for row in rows) == taken
+        advice = "the smallest tile of the largest layer takes 400 B: let size of scratchpad be"
+        assert (advice in printed.err) is (taken == 0)
 
 
 WORDS = {

@@ -94,9 +94,9 @@ def _takes(
 
 
 def _larger(backend: Backend, reason: str) -> str:
-    """Return the advice to enlarge the memory that is too small for the smallest tile of most
-    layers."""
-    found = re.match(rf'"[^"]*needs ([\d,]+) B(?:, (\w+) has| {OF_SUMS})', reason)
+    """Return the advice to enlarge a memory that is too small for the smallest tiles of layers."""
+    needs = rf"needs ([\d,]+) B(?:, (\w+) has| {OF_SUMS})"
+    found = re.match(rf'"[^"]*{needs}', reason)
     if found is None or (config := backend.configuration).path is None:
         return ""
     names = [memory.name for memory in config.memory]
@@ -109,7 +109,10 @@ def _larger(backend: Backend, reason: str) -> str:
             section, key = "machine.figures", str(config.machine.sum_bytes)
     place = short_path(line_of_value(config.path, section, key, number=number))
     of = f" of {found[2]}" if found[2] else ""
-    return f"the smallest tile takes {found[1]} B: let {key}{of} be as large, or larger ({place})"
+    sizes = [each[1] for each in re.finditer(needs, reason) if each[2] == found[2]]
+    largest = max(sizes, key=lambda size: int(size.replace(",", "")))
+    tile = "the smallest tile of the largest layer"
+    return f"{tile} takes {largest} B: let {key}{of} be as large, or larger ({place})"
 
 
 def _quantized(backend: Backend, model: Model) -> str:
