@@ -56,7 +56,7 @@ def test_commands_print_what_the_pages_show(
     python = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert python is not None
     (workplace / "snippet.py").write_text(python[1], encoding="utf-8")
-    assert run("python snippet.py", workplace) == "3 operators offloaded\n"
+    assert run("python snippet.py", workplace) == "5 operators offloaded\n"
 
     command = re.search(r"`(python -m pytest [^`]*)`", README.read_text(encoding="utf-8"))
     assert command is not None
