@@ -310,7 +310,10 @@ def _onnx_maker(
             values = [np.asarray(value) for value in next(expected)]
             for value, output in zip(values, model.graph.output, strict=True):
                 tensor = output.type.tensor_type
-                sizes = tuple(size.dim_value for size in tensor.shape.dim)
+                sizes = tuple(
+                    dimension.dim_value if dimension.HasField("dim_value") else size
+                    for dimension, size in zip(tensor.shape.dim, value.shape, strict=True)
+                )
                 # An oracle that contradicts ONNX's inference of types and shapes is none.
                 assert value.dtype == helper.tensor_dtype_to_np_dtype(tensor.elem_type)
                 assert value.shape == sizes
