@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from comparisons import inferences, some
+from comparisons import examples, inferences, some
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import Array, fold_batch_norms, mobilenet_v1, resnet18
+from networks import Array, fold_batch_norms, mobilenet_v1, onnx_runtime, resnet18
 from onnx import TensorProto, helper, numpy_helper
 from qdq import (
     EXAMPLES,
@@ -29,6 +30,7 @@ from qdq import (
 )
 from strict import WARNINGS
 
+import umakit
 from umakit.errors import ModelError
 from umakit.frontend import import_model
 from umakit.operators.numeric.fixed_point import fixed_point
@@ -393,3 +395,32 @@ def test_symbolic_dimensions_are_bound_with_a_notice(tmp_path: Path) -> None:
     onnx.save(model, path)
     assert any("'batch' is bound to 1" in notice for notice in import_model(path).notices)
     assert graph.shapes == [(1, 2, 3, 3)]
+
+
+@given(st.lists(st.sampled_from((0.7, 0.99, 1 - 1e-7, 1.0, 1.02, 1.5)), min_size=5, max_size=5))
+@examples(4)
+def test_a_bias_of_another_scale_than_the_products_is_added_at_its_own(
+    factors: list[float],
+) -> None:
+    """Sums of layers that are left in float32 have another order, which moves some steps."""
+    model = onnx.load(str(Path(__file__).parents[1] / "examples/digits/digits_int8.onnx"))
+    scales_of_biases = [
+        t for t in model.graph.initializer if t.name.endswith("bias_quantized_scale")
+    ]
+    for tensor, factor in zip(scales_of_biases, factors, strict=True):
+        changed = numpy_helper.to_array(tensor) * np.float32(factor)
+        tensor.CopyFrom(numpy_helper.from_array(changed.astype(np.float32), tensor.name))
+    step = next(
+        float(numpy_helper.to_array(t)) for t in model.graph.initializer if t.name == "logits_scale"
+    )
+    x = np.random.default_rng(1).uniform(0, 1, (8, 1, 8, 8)).astype(np.float32)
+    wanted = onnx_runtime(model, {"image": x})["logits"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        onnx.save(model, str(path))
+        for rounding in (None, "tflm"):
+            name = f"library_{rounding}"
+            compile_model(path, [], Path(folder) / name, rounding=rounding)
+            found = umakit.run_library(Path(folder) / name, {"image": x[:, None]}).outputs
+            difference = np.abs(found["logits"].reshape(wanted.shape) - wanted)
+            assert difference.max() <= 3.001 * step

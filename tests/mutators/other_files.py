@@ -83,7 +83,8 @@ class TorchFiles:
             tree = json.loads(members[name])
             members[name] = json_bytes(mutate_tree(chance, tree, _torch_value))
         elif chance.random() < 0.3:
-            members[chance.choice((*TEXTS[1:], "m/data/weights/weight_9"))] = members.pop(name)
+            texts = [text for text in TEXTS if text.split("\0")[0]]  # zipfile ends names at NUL
+            members[chance.choice((*texts, "m/data/weights/weight_9"))] = members.pop(name)
         else:
             members[name] = mutate_bytes(chance, members[name])
         stream = io.BytesIO()
@@ -241,7 +242,7 @@ class AcceleratorFiles:
             try:
                 name = config.accelerator.name
                 source = ROOT / "backends" / name
-                if not source.is_dir():
+                if source not in (ROOT / "backends").iterdir():  # the name may be too long for one
                     return
                 shutil.copytree(source, folder)
                 shutil.copy(path, folder / "accel.toml")

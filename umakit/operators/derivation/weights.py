@@ -15,7 +15,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.derivation.windows import Window, on_images
-from umakit.operators.islands import Island, Result
+from umakit.operators.islands import Island, Network, Result
 from umakit.operators.multipliers import exact_multipliers, fixed_points, reduced_multipliers
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
@@ -32,7 +32,12 @@ MOST_OF_A_WIDE_BIAS = 2.0**46
 
 
 BIAS_TOLERANCE = 0.02
-"""Largest deviation of a bias's scale from the accumulator's scale, in LSBs of the result."""
+"""Largest deviation of a bias's scale from the accumulator's scale, in LSBs of the result: the
+limit of TensorFlow Lite, which adds the integers of a bias whatever their scale is."""
+
+BIAS_ERROR = 1e-3
+"""Largest error of a bias whose integers are taken at the accumulator's scale, in LSBs of the
+result. Rounded scales of quantizers make 1e-5."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,14 @@ class Layer:
         weights: integers of the weights, with their scales.
         bias: integers, real numbers, or None without a bias.
         arithmetic: rounding of the results.
+        network: the network around the layer.
     """
 
     source: Quantized
     weights: Weights
     bias: Bias
     arithmetic: Arithmetic
+    network: Network
 
 
 def adds_bias(island: Island, operators: Sequence[str]) -> bool:
@@ -95,7 +102,7 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
     node = tvm_api.result_name(island.result.span)
     if node:
         island.network.weights[node] = weights
-    return island, Layer(source, weights, biases, island.arithmetic_of(source))
+    return island, Layer(source, weights, biases, island.arithmetic_of(source), island.network)
 
 
 def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
@@ -114,6 +121,8 @@ def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
     narrow = isinstance(bias, Weights) and bias.integers.dtype != np.int64
     wide = arithmetic is Arithmetic.TFLM and source.scale.dtype == "int16" and not narrow
     dtype = np.dtype(np.int64 if wide else np.int32)
+    if isinstance(bias, Weights) and not layer.network.within_nodes:
+        bias = _with_scale_of_products(layer, result)
     if isinstance(bias, np.ndarray):
         bias = _rounded_bias(bias, source, weights, dtype)
     biases = np.zeros(channels, dtype) if bias is None else _bias(bias, channels, dtype)
@@ -152,6 +161,24 @@ def _factors(source: Quantized, weights: Weights, result: Result, arithmetic: Ar
     if arithmetic is Arithmetic.ORT and not (factors < LARGEST_FACTOR).all():
         raise NoIntegerForm("the result's scale is too small for the operands'")
     return np.asarray(factors, np.float64)
+
+
+def _with_scale_of_products(layer: Layer, result: Result) -> Bias:
+    """Return the bias of a layer, as real numbers if its scale is not that of the products.
+
+    Raises:
+        NoIntegerForm: the model does not mean real numbers, so that rounded ones may be wrong.
+    """
+    bias = layer.bias
+    assert isinstance(bias, Weights)
+    integers, scales = bias.integers.ravel(), bias.scales.ravel().astype(np.float64)
+    products = layer.source.scale.scale * layer.weights.channel_scales().astype(np.float64)
+    errors = np.abs(integers * (scales - products)) / result.scale.scale
+    if (errors <= BIAS_ERROR).all():
+        return bias
+    if not layer.network.means_reals:
+        raise NoIntegerForm("the bias has another scale than the products")
+    return (integers * scales).astype(np.float32)
 
 
 def _rounded_bias(
