@@ -238,6 +238,7 @@ def drawn(trees: Sequence[Path], seed: int) -> Iterator[Bug]:
         if room in seen or len(seen) == NUMBER:
             continue
         text = modules(trees[0])[trees[0] / file]
+        assert text.isascii(), "bytes are counted as characters"
         kind = KINDS[len(seen) % len(KINDS)]
         for found, begin, end, new in sorted(mutants(text), key=lambda each: lot(file, each)):
             first, last = text.rfind("\n", 0, begin) + 1, text.find("\n", end)
