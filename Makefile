@@ -23,7 +23,8 @@ help:
 	@echo "make quick      the fastest Python tests of all files, with one drawn example: one minute"
 	@echo "make soak       soak-onnx: every node test of ONNX; soak-dtypes: every operator of all frontends"
 	@echo "                with every dtype; soak-mutants: damaged files of all formats for SOAK_MINUTES;"
-	@echo "                soak-bugs: bugs in copies of backends, which uma check finds;"
+	@echo "                soak-bugs: bugs in copies of backends, which uma check finds, and of"
+	@echo "                umakit, which the tests find;"
 	@echo "                soak-rtl: faults in copies of designs and their drivers (needs Verilator);"
 	@echo "                soak-tests: comparisons again, with SOAK_EXAMPLES networks each and"
 	@echo "                SOAK_INFERENCES inputs"
@@ -146,6 +147,7 @@ soak-mutants: install-test
 # Bugs in copies of backends, each of which `uma check` has to find.
 soak-bugs: install-test
 	PYTHONPATH=tests $(BIN)/python tests/planted_bugs.py --json build/bugs.json --parallel $(JOBS)
+	$(BIN)/python tests/planted_in_umakit.py
 
 # Faults in copies of designs and of their drivers, which cosim and `uma check --rtl` have to find.
 soak-rtl: install-test

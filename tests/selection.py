@@ -124,7 +124,7 @@ def cycles_of(counts: Mapping[str, int], costs: Mapping[str, Cost]) -> dict[str,
         costs: their costs; functions that are not there run with all sets.
     """
     whole = {name: costs.get(name, Cost()).own * count for name, count in counts.items()}
-    limit = max(whole.values(), default=0.0)
+    limit = max([NOTED_SECONDS, *whole.values()])
     while True:
         cycles = {
             name: min(MOST_COMMITS, max(1, math.ceil(seconds / limit))) if name in costs else 1

@@ -85,7 +85,7 @@ def test_a_map_that_asks_for_more_than_accel_toml_says_is_refused_with_what_to_w
 
 STATED = [
     "256u", "1u << 8", "MAP_STEP", "(uint32_t)(MAP_STEP / 2u) * 2u", "BEATS * 8", "4 * LINE",
-    "(1u << 7) + (BEATS << 2) /* twice */",
+    "(1u << 7) + (BEATS << 2) /* twice */", "MACS_PER_CYCLE",
 ]  # fmt: skip
 
 

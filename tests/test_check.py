@@ -15,7 +15,7 @@ from console import type_along
 from umakit.cli.main import run_command
 
 from umakit import find_backend
-from umakit.errors import AcceleratorConfigError, InputError
+from umakit.errors import AcceleratorConfigError, BuildError, InputError
 from umakit.testing import check_backend, check_layer
 from umakit.testing.check import search
 from umakit.testing.check.cases import read_case
@@ -131,6 +131,12 @@ def test_a_mistake_that_a_stage_finds_in_accel_toml_is_none_of_a_layer(tmp_path:
         match=r"accel\.toml:\d+: sources\.headers: there.*; write Include/nova_nn_functions.h",
     ):
         check_backend(find_backend(str(folder)), draws=5)
+
+
+def test_an_error_that_two_patterns_share_is_none_of_a_layer(tmp_path: Path) -> None:
+    folder = edited(tmp_path, STRAWBERRY, f"{STRAWBERRY}.c", "pad_top, pad_left},", "missing},")
+    with pytest.raises(BuildError, match="missing"):
+        check_backend(find_backend(str(folder)), draws=5, operators=["qconv2d", "qdense"])
 
 
 def test_a_bug_is_found_named_and_reduced(

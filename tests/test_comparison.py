@@ -150,7 +150,7 @@ def test_differences_are_those_of_sums_by_hand_and_add_up(a: View, b: View) -> N
         assert each["change"] == after[name] - value
         share = 100 * (after[name] - value) / value if value else None
         assert each["percent"] == (None if share is None else pytest.approx(share))
-    for name in ("code", "stack", "bound", "all cycles"):
+    for name in ("code", "stack", "bound", "over bound", "all cycles"):
         assert (figures[name]["a"], figures[name]["change"]) == (None, None)
         assert figures[name]["unknown"].startswith("A and B: ")
     # The layers and what lies between them add up to the total.

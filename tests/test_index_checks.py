@@ -380,6 +380,7 @@ def test_what_is_proven_gets_no_check() -> None:
         loops(lambda i, n: tirx.max(tirx.min(i, 3), 0)),
         loops(lambda i, n: i & 3),
         loops(lambda i, n: tirx.floormod(i, 4)),
+        loops(lambda i, n: tirx.truncmod(tirx.max(i, 0), 4)),
         loops(lambda i, n: i, condition=lambda i: tirx.all(i >= 0, i < 4)),
         loops(lambda i, n: tirx.Select(tirx.all(i >= 0, i < 4), i, 0)),
     ]

@@ -361,6 +361,7 @@ def test_inputs_of_the_first_inferences() -> None:
     assert np.array_equal(taken["x"], x[:3]) and taken["s"].shape == (1,)
     both = first_inferences([image, state], {"x": x, "s": np.ones((5, 1), np.int8)}, 2)
     assert both["s"].shape == (2, 1)
+    assert np.array_equal(first_inferences([image], {"x": x}, len(x))["x"], x)
     with pytest.raises(InputError, match="there is 1"):
         first_inferences([image], {"x": x[0]}, 2)
 

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from umakit.errors import MemoryPlanError
+from umakit.lower.driver_calls import DriverCall, DriverCallKind
+from umakit.lower.in_place import in_place_inputs
 from umakit.lower.kernels import Kernel
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.planners import PLANNERS
 from umakit.memory.planning import plan_memory
 from umakit.memory.pools import ALIGNMENT, MemoryPool
 from umakit.memory.validator import validate_plan
-from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.operators.kernels import loops
+from umakit.program.program import Completion, KernelCall, Program, Role, Tensor
+from umakit.tvm_api import tirx
 
 # How much more than the optimum any planner may need for a handful of tensors.
 FACTOR = 1.5
@@ -328,6 +333,20 @@ def test_an_input_is_not_taken_over_if_it(why: str) -> None:
     assert plan.shared == {}
 
 
+@pytest.mark.parametrize("reads_more", [False, True])
+def test_a_kernel_keeps_an_input_that_it_reads_elsewhere_too(reads_more: bool) -> None:
+    x, y = (loops.buffer(name, [4], "int32") for name in "xy")
+    sums, total = loops.accumulators(1), loops.int32(0)
+
+    def element(i: Any) -> Any:
+        add = loops.loop("j", 4, lambda j: loops.add_element_to(sums, total, x[j]))
+        store = tirx.BufferStore(y, loops.total_of(sums, total) + x[i], [i])
+        return loops.sequence(loops.set_to(sums, total, total), *([add] * reads_more), store)
+
+    body = loops.sequence(tirx.AllocBuffer(sums), loops.loop("i", 4, element))
+    assert in_place_inputs(body, [x], y) == (() if reads_more else (0,))
+
+
 @settings(max_examples=100, deadline=None)
 @given(programs(), st.lists(st.booleans(), min_size=12, max_size=12))
 def test_plans_with_takeovers_pass_the_validator(prog: Program, may: list[bool]) -> None:
@@ -392,6 +411,19 @@ def test_the_validator_sees_a_tensor_that_is_overwritten_between_two_reads() -> 
     validate_plan(prog, one_pool({"a": 0, "b": 16, "c": 32}, 48, 48, 16))
     with pytest.raises(MemoryPlanError, match="tensor a: some of its bytes belong to c at step 3"):
         validate_plan(prog, one_pool({"a": 0, "b": 16, "c": 0}, 48, 48, 16))
+
+
+def test_the_validator_keeps_the_inputs_of_a_running_layer() -> None:
+    """A layer reads `a` while the next step, which runs beside it, writes `c`."""
+    steps = [((), ("a",), ()), (("a",), ("b",), ()), ((), ("c",), ()), (("b", "c"), (), ())]
+    prog = program(dict.fromkeys("abc", 16), steps)
+    plan = one_pool({"a": 0, "b": 16, "c": 0}, 32, 32, 16)
+    validate_plan(prog, plan)
+    finish = DriverCall("finish", DriverCallKind.FINISH, ())
+    first, layer, *rest = prog.calls
+    running = replace(layer, completion=Completion(finish, after=1))
+    with pytest.raises(MemoryPlanError, match="tensor a: some of its bytes belong to c"):
+        validate_plan(replace(prog, calls=(first, running, *rest)), plan)
 
 
 def test_the_validator_sees_a_read_before_the_first_write() -> None:

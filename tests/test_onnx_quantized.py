@@ -191,6 +191,16 @@ def test_functions_of_one_tensor_are_tables(operator: str) -> None:
     graph.check(graph.quantize(y, 0.021), 6.0)
 
 
+@pytest.mark.parametrize("clips", [("Relu", "Clip"), ("Clip", "Relu")])
+def test_of_several_clips_the_narrowest_holds(clips: tuple[str, str]) -> None:
+    graph = Qdq("int8", 5)
+    y = graph.node("Add", graph.input([1, 4096], 0.04), graph.input([1, 4096], 0.03))
+    for clip in clips:
+        bounds = (graph.constant(-1.0), graph.constant(2.5)) if clip == "Clip" else ()
+        y = graph.node(clip, y, *bounds)
+    graph.check(graph.quantize(y, 0.021), 6.0)
+
+
 @EXAMPLES
 @given(dtypes, st.booleans(), channels, sizes, st.integers(1, 3), st.integers(0, 1), seeds)
 def test_pools(

@@ -172,3 +172,10 @@ def test_memory_of_a_running_layer_is_not_given_away(tmp_path: Path) -> None:
     home.offsets[beside] = home.offsets[running]
     with pytest.raises(MemoryPlanError, match="belong to"):
         validate_plan(program, careless)
+
+
+def test_a_step_that_may_fail_does_not_run_beside_the_accelerator(tmp_path: Path) -> None:
+    program, backends = program_of(["c", "ss"], tmp_path), {CHOCOLATE: find_backend(CHOCOLATE)}
+    kernels = {name: replace(each, returns_status=True) for name, each in program.kernels.items()}
+    failing = overlap_with_cpu(replace(program, kernels=kernels), backends, "always")
+    assert not any(call.overlapped for call in failing.calls)

@@ -62,6 +62,8 @@ def test_commits_keep_their_time_whatever_tests_cost() -> None:
         assert 0.8 * selection.TEST_SECONDS <= sum(per_commit) <= selection.TEST_SECONDS
         longest = max(counts, key=lambda name: counts[name] * costs[name].own)
         assert cycles[longest] == max(cycles.values())
+    # A test that is chosen alone, and whose time is that of a fixture.
+    assert selection.cycles_of({names[0]: 1}, costs) == {names[0]: 1}
 
 
 def test_quick_runs_the_fastest_function_of_each_file_and_keeps_its_time() -> None:
