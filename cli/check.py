@@ -204,11 +204,7 @@ class Asked:
     program: int | None
 
     def check(self, rtl: bool, wave: Path | None) -> None:
-        """Refuse options that contradict each other.
-
-        Raises:
-            InputError: names the options.
-        """
+        """Refuse options that contradict each other."""
         case, registers = self.case, self.registers
         if registers and (case or self.operators or not find_device(self.device).is_host):
             other = "--case" if case else "--operator" if self.operators else "--device"
@@ -269,8 +265,6 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
 
     Args:
         words: backend and device options, as on the command line.
-        has_wave: whether a waveform is written.
-        values: whether to print the number of layers run with each value.
     """
     if report.registers:
         say(report.registers.summary)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
 from umakit.cli.limits import Checks
+from umakit.cli.options import path_of
 from umakit.cli.tables import Table, new_table
 
 from umakit.errors import InputError
@@ -44,10 +45,7 @@ class Sides:
     Attributes:
         model: a model to compare on two backends, named by `names`; None if `names` are reports,
             libraries or models.
-        names: A and B as given.
-        backends: backends for models; None if omitted.
         compiling, running: given options of compiling and of runs, by name.
-        inputs: files named by options.
     """
 
     model: Path | None
@@ -68,15 +66,6 @@ def compare_networks(
 
     Args:
         options: options of `uma report` by parameter name.
-        names: A and B.
-        shapes: parsed `--input-shapes`.
-        checks: limits on B.
-
-    Returns:
-        1 if B exceeds a limit, else 0.
-
-    Raises:
-        UmakitError: the subclass names the stage that refused.
     """
     from umakit.tools.comparison.compare import Comparison
     from umakit.tools.comparison.text import html
@@ -134,20 +123,11 @@ def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -
     )
 
 
-def path_of(options: Mapping[str, Any], name: str) -> Path | None:
-    """Return the path that an option names."""
-    return None if options[name] is None else Path(options[name])
-
-
 def measuring_of(options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Measuring:
     """Return the settings of compiling and running networks.
 
     Args:
         options: options of `uma report` by parameter name.
-        shapes: parsed `--input-shapes`.
-
-    Raises:
-        UmakitError: the inputs cannot be read, or an option is malformed.
     """
     from umakit.devices.run import load_inputs
     from umakit.library.options import ExportOptions, parse_choose
@@ -221,11 +201,7 @@ def _on_two_backends(
     writing: Writing,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Report, Report], list[Path]]:
-    """Return the reports of a model on backends A and B, and the files that were read.
-
-    Raises:
-        InputError: `--backend` names further backends, or A and B have the same name.
-    """
+    """Return the reports of a model on backends A and B, and the files that were read."""
     if sides.backends:
         fix = "leave --backend out, or MODEL"
         raise InputError("A and B are the backends of MODEL, and --backend names another", fix=fix)

@@ -140,11 +140,7 @@ def print_any_character() -> None:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Show the progress: a spinner on a terminal, lines with seconds elsewhere.
-
-    Yields:
-        A function to call with each new stage.
-    """
+    """Show the progress: a spinner on a terminal, lines with seconds elsewhere."""
     if sys.stderr.isatty():
         from rich.text import Text
 

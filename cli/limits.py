@@ -55,7 +55,6 @@ class Checks:
     """The limits of a report, and the report to compare with.
 
     Attributes:
-        limits: all limits.
         earlier: the saved report of a budget; None without one.
         read: files that the limits were read from.
         checked: checked limits with their excesses; empty before `check_limits`.
@@ -71,9 +70,6 @@ class Checks:
 
         Args:
             figures: the report as JSON.
-
-        Raises:
-            InputError: a figure is unknown, or there is no report to compare with.
         """
         if not self.limits:
             return
@@ -86,11 +82,7 @@ class Checks:
         self.checked = check_limits(self.limits, report, comparison)
 
     def check_comparison(self, comparison: Comparison) -> None:
-        """Check the limits against B of a comparison.
-
-        Raises:
-            InputError: a figure is unknown or not comparable.
-        """
+        """Check the limits against B of a comparison."""
         from umakit.tools.comparison.limits import check_limits
 
         self.checked = check_limits(self.limits, comparison.b, comparison)
@@ -117,13 +109,7 @@ def read_checks(fail_if: list[str] | None, budget: Path | None, *, compares: boo
     """Return the limits of the command line and of a budget.
 
     Args:
-        fail_if: limits as texts.
-        budget: file of limits; None without one.
         compares: whether a given A replaces the budget's report.
-
-    Raises:
-        InputError: a limit is malformed.
-        RecordsError: the budget, or its report, cannot be read.
     """
     if not fail_if and budget is None:
         return Checks([])
@@ -150,11 +136,7 @@ def check_options(
     write_budget: Path | None,
     trace: Path | None,
 ) -> None:
-    """Refuse options that contradict each other.
-
-    Raises:
-        InputError: names the options.
-    """
+    """Refuse options that contradict each other."""
     if model is None and compare is None:
         raise InputError("MODEL is missing", fix="name a model, or two reports: --compare A B")
     for name, value in {"--write-budget": write_budget, "--trace": trace}.items():

@@ -232,11 +232,7 @@ def refuse_flags_of_kinds(flags: dict[str, str]) -> None:
 
 
 def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, str]]:
-    """Return the kind and the values of omitted flags; on a terminal, from the user's answers.
-
-    Raises:
-        ScaffoldError: the kind, or a flag or value for the kind, is unknown.
-    """
+    """Return the kind and the values of omitted flags; on a terminal, from the user's answers."""
     from umakit.tools.scaffold import KINDS, answers_of, kind_of
 
     if kind_name is None and on_terminal():
@@ -270,11 +266,7 @@ def prompt(question: str, default: str, check: Any) -> str:
 
 
 def read_map(path: str | None) -> str:
-    """Return the text of a register map.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """Return the text of a register map."""
     if not path:
         return ""
     try:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli.compare import CompareOption, compare_networks, measuring_of, path_of
+from umakit.cli.compare import CompareOption, compare_networks, measuring_of
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
-from umakit.cli.inference_tables import print_inferences
 from umakit.cli.limits import (
     BudgetOption,
     Checks,
@@ -43,10 +42,17 @@ from umakit.cli.options import (
     device_of,
     find_backends,
     parse_shapes,
+    path_of,
 )
-from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import Table, macs_summary, print_energy, text_table
-from umakit.cli.traces import say_trace
+from umakit.cli.tables import (
+    Table,
+    macs_summary,
+    print_energy,
+    print_inferences,
+    print_owners,
+    say_trace,
+    text_table,
+)
 
 from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
 from umakit.tools.columns import (
@@ -216,7 +222,6 @@ def _measure(
 
     Args:
         options: options of the command by parameter name.
-        shapes: parsed `--input-shapes`.
     """
     tell("loading TVM")
     from umakit.devices.catalogue import device_file
@@ -264,7 +269,7 @@ def _print(page: Page) -> None:
         for line in notes_on(bounds):
             say_wrapped(line)
     print_owners(page.accounting, with_host=True)
-    print_energy(page.events)
+    print_energy(page.accounting)
     say_wrapped(
         f"{page.offloaded_text}, {macs_summary(page.offload)}; {page.accounting.cpu_summary}"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.cli.console import (
+    NARROWEST_NAME,
     console,
     print_json,
     print_whole,
@@ -21,16 +22,8 @@ from umakit.cli.console import (
     say_notices,
     say_wrapped,
 )
-from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import find_backends, parse_shapes
-from umakit.cli.sim_tables import (
-    front_sentence,
-    network_table,
-    notes_of,
-    sweep_sentence,
-    sweep_table,
-)
-from umakit.cli.tables import offload_summary
+from umakit.cli.tables import offload_summary, print_inferences, text_table
 
 from umakit.errors import InputError
 from umakit.files.outputs import check_distinct
@@ -49,8 +42,6 @@ class SweepFiles:
     """The files that a sweep writes.
 
     Attributes:
-        records: file of the results of finished machines; None for none.
-        plot: picture of the sweep; None for none.
         force: whether the picture may replace a file that umakit did not write.
     """
 
@@ -63,11 +54,7 @@ class SweepFiles:
         return [path for path in (self.records, self.plot) if path is not None]
 
     def check(self, inputs: list[Path]) -> None:
-        """Refuse files that must not be written.
-
-        Raises:
-            UmakitError: names the file.
-        """
+        """Refuse files that must not be written."""
         from umakit.tools.sweeps.plot import check_plot
         from umakit.tools.sweeps.records import check_records
 
@@ -83,11 +70,7 @@ class NetworkCall:
     """The options of a call with a network.
 
     Attributes:
-        model: file of the network.
-        backend: name or folder of the accelerator.
         settings, sweeps: texts of `--set` and `--sweep`.
-        inferences: number of inferences to predict; None for one.
-        cost, simulate, workers, scheduler, input_shapes, rounding, keep_layout: options.
     """
 
     model: Path
@@ -105,16 +88,7 @@ class NetworkCall:
 
 
 def simulate_network(call: NetworkCall, files: SweepFiles, as_json: bool) -> int:
-    """Predict a network on one machine, or on all machines of a sweep, and print the result.
-
-    Args:
-        call: network, accelerator and options.
-        files: files to write.
-        as_json: whether JSON is printed instead of tables.
-
-    Returns:
-        The exit code.
-    """
+    """Predict a network on one machine, or on all machines of a sweep, and print the result."""
     shapes = parse_shapes(call.input_shapes)
     costs = _costs(call.cost)
     with progress() as tell:
@@ -146,11 +120,7 @@ def simulate_network(call: NetworkCall, files: SweepFiles, as_json: bool) -> int
 
 
 def _costs(text: str) -> tuple[Cost, ...]:
-    """Return the costs that span a Pareto front.
-
-    Raises:
-        InputError: the cost is unknown.
-    """
+    """Return the costs that span a Pareto front."""
     known: tuple[Cost, ...] = ("cells", "scratchpad")
     if text == BOTH:
         return known
@@ -178,6 +148,7 @@ def _one(
 ) -> int:
     from umakit.tools.energy.columns import missing_text
     from umakit.tools.sweeps import machine_with, predict_network
+    from umakit.tools.sweeps.columns import network_table
     from umakit.tools.sweeps.points import network_of
     from umakit.tools.sweeps.predict import without_cost_model
 
@@ -198,7 +169,9 @@ def _one(
         return 0
     if missing:
         say(f"note: {missing}", error=True)
-    print_whole(network_table(predicted))
+    table = text_table("layer", network_table(predicted))
+    table.columns[0].min_width = NARROWEST_NAME
+    print_whole(table)
     say_wrapped(offload_summary(predicted.report))
     lacking = missing_text(predicted.energy)
     if lacking:
@@ -244,7 +217,19 @@ def _many(
 
 
 def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
-    print_whole(sweep_table(sweep, simulate))
+    from umakit.tools.sweeps.columns import (
+        NOTE,
+        front_sentence,
+        notes_of,
+        sweep_sentence,
+        sweep_table,
+    )
+
+    table = text_table("", sweep_table(sweep, simulate))
+    for column in table.columns:
+        if column.header in ("", NOTE):  # short columns, worthless if cut
+            column.min_width = max(1, len(str(column.header)))
+    print_whole(table)
     for number, note in enumerate(notes_of(sweep), start=1):
         say_wrapped(f"({number}) {note}")
     say_wrapped(sweep_sentence(sweep))

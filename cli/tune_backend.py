@@ -38,9 +38,7 @@ class BackendSearch:
     """The options of `uma tune --backend`.
 
     Attributes:
-        backend: name or folder of the accelerator.
         clock, simulate: extent of the search.
-        workers: number of processes.
         scheduler: address of a dask scheduler; None for workers of this machine.
     """
 
@@ -52,16 +50,7 @@ class BackendSearch:
 
 
 def tune_for_backend(call: TuneCall, search: BackendSearch) -> int:
-    """Tune a network for an accelerator, print the result and return the exit code.
-
-    Args:
-        call: the network, the file of records and the output.
-        search: the accelerator and the extent of the search.
-
-    Raises:
-        UmakitError: the accelerator, the network or the file of records cannot be used, or a run
-            in the simulator failed.
-    """
+    """Tune a network for an accelerator, print the result and return the exit code."""
     network, backend, files = _opened(call, search)
     finished: list[TunedLayer] = []
     try:

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CpuSearch:
-    """The options of `uma tune --cpu`.
-
-    Attributes:
-        cpu: text of `--cpu`.
-        device: name of the device.
-        trials, seconds: extent of the search.
-    """
+    """The options of `uma tune --cpu`."""
 
     cpu: str
     device: str
@@ -34,15 +28,7 @@ class CpuSearch:
 
 
 def tune_for_cpu(call: TuneCall, search: CpuSearch) -> int:
-    """Tune a network for a CPU, print the result and return the exit code.
-
-    Args:
-        call: the network, the file of records and the output.
-        search: the CPU and the extent of the search.
-
-    Raises:
-        UmakitError: the CPU, the device, the network or the file of records cannot be used.
-    """
+    """Tune a network for a CPU, print the result and return the exit code."""
     ended: list[CpuProgress] = []
     try:
         with progress() as tell:

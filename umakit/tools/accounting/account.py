@@ -13,7 +13,7 @@ from umakit.errors import InputError
 from umakit.library.identities import cpu_step_kind, identities_of
 from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting.host import Answering
-from umakit.tools.accounting.owners import Accounting
+from umakit.tools.accounting.report import RunReport
 from umakit.tools.energy.events import counts_of, energy_sections
 from umakit.tools.record import CPU, LayerRecord, Parts, Source
 
@@ -23,7 +23,7 @@ def account(
     result: RunResult,
     cpu_clock: float | None = None,
     designs: Collection[str] = (),
-) -> Accounting:
+) -> RunReport:
     """Return the owners of all cycles of an inference.
 
     Args:
@@ -36,7 +36,6 @@ def account(
 
     Raises:
         InputError: `cpu_clock` is given, and the run has no host time.
-        ValueError: the run has no profile.
     """
     if result.whole is None:
         raise ValueError("the run has no profile")
@@ -72,7 +71,7 @@ def account(
     found = _with_total(rows, result, cpu_clock)
     found = replace(found, answering=answering, programs=programs)
     predicted = {"counted", "predicted"} & {*found.cpu_sources}
-    return replace(found, clocks=costs.clocks) if predicted and found.layers else found
+    return replace(found, clocks=costs.clocks) if predicted and found.offloaded else found
 
 
 def _row(
@@ -118,7 +117,7 @@ def _answering(
     return ("library" if used and used.keys() <= {*sources.get("libraries", {})} else "driver"), ()
 
 
-def _with_total(rows: list[LayerRecord], result: RunResult, cpu_clock: float | None) -> Accounting:
+def _with_total(rows: list[LayerRecord], result: RunResult, cpu_clock: float | None) -> RunReport:
     whole = result.whole
     assert whole is not None
     measured = [row.clock_cycles for row in rows if row.owner == "layer"]
@@ -132,7 +131,7 @@ def _with_total(rows: list[LayerRecord], result: RunResult, cpu_clock: float | N
         rows.append(
             LayerRecord("between layers", "between layers", "", None, "", 0, between, parts),
         )
-    return Accounting(tuple(rows), whole.runs, total, between is not None, cpu_clock)
+    return RunReport(tuple(rows), whole.runs, total, between is not None, cpu_clock)
 
 
 def _machines(
@@ -205,10 +204,6 @@ def waits_of(profile: LayerProfile, computing: Collection[str]) -> dict[str, int
     inference. They count only if none is missing and their sums equal the layer's own counters, so
     that each cycle is counted once and belongs to the inference.
 
-    Args:
-        profile: measurements of the layer, with its commands.
-        computing: names of the compute engines.
-
     Returns:
         Cycles by the names of the engines at work, such as `load` or `load + store`; None if the
         commands are inconclusive.
@@ -276,12 +271,7 @@ class CpuCycles:
         return cls(per_instruction, clock / own, f"clocks of {own:g} and {clock:g} MHz")
 
     def cycles(self, layer: Mapping[str, Any], profile: LayerProfile) -> tuple[int | None, Source]:
-        """Return the cycles of a step that ran, and their source.
-
-        Args:
-            layer: the step in the library's metadata.
-            profile: measurements of the step.
-        """
+        """Return the cycles of a step that ran, and their source."""
         if profile.instructions is not None and self.per_instruction is not None:
             return round(profile.instructions * self.per_instruction * self.factor), "counted"
         predicted = self.predicted(layer)

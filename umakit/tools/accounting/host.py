@@ -33,9 +33,7 @@ class Host:
     """Mean processor time, or instructions, of an inference.
 
     Attributes:
-        rows: the layers and steps.
         unit: unit of the figures; None if nothing was measured.
-        answering: source of the answers to accelerator layers.
         programs: accelerators whose simulators are separate processes. Only the exchange with these
             processes is measured.
         runs: number of averaged inferences.
@@ -51,8 +49,8 @@ class Host:
     def of(
         cls, rows: Sequence[LayerRecord], answering: Answering, programs: Sequence[str], runs: int
     ) -> Host:
-        """Return the figures of rows, except the row between layers."""
-        found = tuple(row for row in rows if row.owner != "between layers")
+        """Return the figures of layers and steps."""
+        found = tuple(rows)
         units: tuple[Unit, ...] = ("instructions", "seconds")
         measured = (
             unit for unit in units if found and None not in [_whole(r, unit) for r in found]

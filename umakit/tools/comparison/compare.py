@@ -53,7 +53,6 @@ class Comparison:
 
     Attributes:
         a, b: the reports; changes are from A to B.
-        names: names of the reports' sources.
     """
 
     a: Report

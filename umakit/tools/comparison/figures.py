@@ -24,8 +24,6 @@ class Figure:
 
     Attributes:
         name: name in limits, tables and JSON.
-        unit: unit of the values.
-        of: value for a whole network.
         unknown: reason why the figure may be unknown, as a clause, and advice.
         of_step: value for a layer or step; None if it has none. The values of all steps and of
             `between` add up to the network's.

@@ -107,11 +107,8 @@ class Report:
 
     Attributes:
         model: file name of the network, or the name of a library.
-        model_sha256: digest of the model.
-        umakit_version: version that wrote the report.
         inputs: description of the inputs of the measurement.
         accelerators: accelerators in order of priority.
-        operators: all operators, with reasons for running on the CPU.
         layers: a layer for each row except the row between layers.
         total_macs, offloaded_macs: multiply-accumulates of the network, and on accelerators.
         size: sizes; None if not measured.

@@ -129,7 +129,6 @@ def note_on(line: Line, is_of_machines: bool = False) -> str:
     """Return the changes of a layer besides its cycles, as clauses.
 
     Args:
-        line: the layer.
         is_of_machines: whether it runs elsewhere because the networks have different machines.
     """
     one, other = line.where
@@ -170,11 +169,7 @@ def moved_text(line: Line) -> str:
 
 
 def html(comparison: Comparison, checked: Sequence[CheckedLimit] = ()) -> str:
-    """Return the page, which works without JavaScript.
-
-    Args:
-        checked: limits with their excesses.
-    """
+    """Return the page, which works without JavaScript."""
     return render_html(
         "comparison/page.html.j2",
         version=__version__,

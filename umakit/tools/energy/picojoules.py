@@ -81,10 +81,6 @@ def energy_of(counts: EventCounts, section: EnergySection) -> Energy:
 
     Events that do not happen need no figure. `idle_cycle` is on top of `cycle` and may be omitted.
     Of a memory's reads, and of its writes, either the accesses or their bytes need a figure.
-
-    Args:
-        counts: counts of one or several layers.
-        section: the figures.
     """
     counted: dict[str, float] = {}
     missing: dict[str, Missing] = {}

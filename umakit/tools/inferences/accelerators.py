@@ -36,7 +36,6 @@ class Scratchpad:
     """A memory of an accelerator, as a memory plan uses it.
 
     Attributes:
-        name: name of the memory in the build.
         size: size in bytes; None if not described.
         used: bytes that the plan uses at any time.
         alignment: alignment of tensors in bytes.
@@ -110,10 +109,8 @@ class AcceleratorInferences:
     """Bounds of the layers that an accelerator runs, for several inferences.
 
     Attributes:
-        accelerator: name of the accelerator.
         nothing_stays: bounds if each inference finds the accelerator empty.
         weights_stay: bounds if its memories keep their content between inferences.
-        weights: weights that could stay beside the present plan.
     """
 
     accelerator: str
@@ -154,7 +151,6 @@ def accelerator_inferences(
 
     Args:
         scratchpads: scratchpads of the build, with their use by the memory plan.
-        backends: backends of the program.
         count: number of inferences, at least 1.
     """
     steps, outputs = steps_of(program), frozenset(program.outputs)
@@ -186,9 +182,6 @@ def _known(bound: InferencesBound, steps: Sequence[Step], where: str) -> Inferen
 
 def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[int | None]:
     """Return the bytes that the cost model of each step's backend predicts.
-
-    Args:
-        backends: backends of the program.
 
     Returns:
         Bytes in the order of the steps; None on the CPU, and for layers that are not cut into
@@ -278,8 +271,6 @@ def _cycles(program: Program, call: KernelCall, backend: UMABackend, *, keeps: b
     """Return the predicted cycles of a layer; None if its prediction is not by commands.
 
     Args:
-        call: step of the layer.
-        backend: backend of the layer.
         keeps: whether the constants are in their places when the layer begins.
     """
     tiles, planner = _tiles(program, call, backend), backend.tiling

@@ -71,8 +71,8 @@ def _is_pool(layer: LayerRecord) -> bool:
 
 def lost_by(layer: LayerRecord) -> tuple[Loss, ...]:
     """Return the causes of a layer's cycles above its bound; none if unknown."""
-    bounds = layer.tiled.bounds if layer.tiled is not None else None
-    return () if bounds is None or bounds.losses is None else bounds.losses.parts
+    losses = None if layer.tiled is None else layer.tiled.losses
+    return () if losses is None else losses.parts
 
 
 def html(page: Page) -> str:
@@ -82,7 +82,7 @@ def html(page: Page) -> str:
         "report/page.html.j2",
         page=page,
         owners=owner_table(page.accounting, with_host=True),
-        events=event_table(page.events),
+        events=event_table(page.layers),
         parts=parts_of(page),
         near=NEAR_THE_BOUND,
         causes=CAUSES,
@@ -171,7 +171,6 @@ def panels_of(
     Args:
         memory: the memory plan, as in `metadata.json`.
         buffers: names of buffers in scratchpads by C name.
-        steps: number of steps of the program.
     """
     pools = [*memory["pools"], *memory["scratchpads"]]
     return tuple(_panel(pool, buffers, steps) for pool in pools if pool["tensors"])

@@ -139,7 +139,6 @@ class Source:
         """Return the identifier of the answer to a question about a machine.
 
         Args:
-            settings: settings of the machine.
             kind: the question, such as `predicted`.
         """
         asked = {
@@ -178,7 +177,6 @@ class PredictedMachine:
         layers, cpu_layers, predicted_layers: number of layers on the accelerator, on the CPU, and
             with predicted cycles on the accelerator.
         offloaded: numbers of the operators on the accelerator, in the order of the network.
-        notices: notices of network and backend.
         picojoules: energy of these layers, as far as counts and figures exist; None without
             `[energy]`.
         energy_is_whole: whether `picojoules` is complete; None without `[energy]`.
@@ -339,11 +337,7 @@ _importing = threading.Lock()
 
 
 def network_of(source: Source) -> Network:
-    """Return the network of a source, imported once in a process.
-
-    Raises:
-        ModelError: the network cannot be imported.
-    """
+    """Return the network of a source, imported once in a process."""
     with _importing:
         if source not in _networks:
             _networks.clear()

@@ -105,9 +105,6 @@ def local_workers(count: int) -> AbstractContextManager[Workers]:
 
     Programs that ask for more have to start under `if __name__ == "__main__":`, because each
     process imports them again.
-
-    Raises:
-        InputError: the number is not positive.
     """
     if not 1 <= count <= MOST_WORKERS:
         raise InputError(f"{count} workers are not 1 to {MOST_WORKERS}")
@@ -146,9 +143,6 @@ def cluster_workers(address: str) -> Iterator[Workers]:
 
     Args:
         address: address of the scheduler, for example `tcp://host:8786`.
-
-    Raises:
-        InputError: dask.distributed is not installed, or the scheduler cannot be reached.
     """
     try:
         from distributed import Client
