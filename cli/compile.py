@@ -28,7 +28,6 @@ from umakit.cli.options import (
     ScratchLimitOption,
     ShapesOption,
     WeightsOption,
-    export_options,
     find_backends,
     parse_shapes,
 )
@@ -101,15 +100,24 @@ def compile_(
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
+        from umakit.library.options import (
+            ExportOptions,
+            parse_choose,
+            parse_overlap,
+            parse_weights,
+        )
         from umakit.machine.cpu import cpu_file
         from umakit.machine.cpu_choice import cpu_texts
+        from umakit.memory.pools import parse_pool
         from umakit.pipeline import compile_model
         from umakit.registration.sources.tree import input_files
         from umakit.tools.memory_map import draw_memory_map
 
-        options = export_options(
-            pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu,
-            scratch_limit, parallel_for, require_offload,
+        options = ExportOptions(
+            planner, tuple(map(parse_pool, pool or [])), parse_weights(weights), records=records,
+            overlap=parse_overlap(overlap), force=force, index_checks=index_checks,
+            keep_layout=keep_layout, choose=parse_choose(choose), cpu=cpu,
+            scratch_limit=scratch_limit, parallel=parallel_for, require_offload=require_offload,
         )  # fmt: skip
         found = find_backends(backend)
         own = map(cpu_file, cpu_texts(cpu))

@@ -24,6 +24,7 @@ from umakit.cli.options import (
 from umakit.cli.tables import new_table
 
 from umakit.text.escaping import shell_word
+from umakit.tools.columns import known_count, known_percent, known_sum
 
 if TYPE_CHECKING:
     from umakit.tools.cosim import CosimDifference, CosimLayer, CosimResult
@@ -234,7 +235,7 @@ def layer_table(result: CosimResult, width: int) -> Any:
     right += ["tiles"] if parts else []
     rows = []
     for layer in result.layers:
-        tiles = [_number(layer.tiles)] if parts else []
+        tiles = [known_count(layer.tiles)] if parts else []
         where = layer.where if layer.checked else f"{layer.where} (model only)"
         rows.append([where, *_figures([layer]), *tiles])
     if len(result.layers) > 1:
@@ -272,24 +273,19 @@ def _figures(layers: Sequence[CosimLayer]) -> list[str]:
     reads, writes = _sum(layers, "register_reads"), _sum(layers, "register_writes")
     off = None if model is None or not rtl else 100 * (model - rtl) / rtl
     return [
-        _number(model),
-        _number(rtl),
-        "-" if off is None else f"{off:+.2f} %",
-        _number(None if reads is None or writes is None else reads + writes),
-        _number(_sum(layers, "rtl_access_cycles")),
+        known_count(model),
+        known_count(rtl),
+        known_percent(off),
+        known_count(None if reads is None or writes is None else reads + writes),
+        known_count(_sum(layers, "rtl_access_cycles")),
         IN_SCRATCHPAD
         if layers and all(layer.stays for layer in layers)
-        else _number(_sum(layers, "compared_bytes")),
+        else known_count(_sum(layers, "compared_bytes")),
     ]
 
 
 def _sum(layers: Sequence[CosimLayer], name: str) -> int | None:
-    figures = [getattr(layer, name) for layer in layers]
-    return None if not figures or None in figures else sum(figures)
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
+    return known_sum(getattr(layer, name) for layer in layers)
 
 
 def wave_sentence(difference: CosimDifference) -> str:

@@ -29,7 +29,6 @@ from umakit.cli.options import (
     check_wave,
     device_of,
     device_with,
-    export_options,
     find_backends,
     parse_shapes,
     path_of,
@@ -267,9 +266,13 @@ def _compare(
 def _options(given: Mapping[str, Any]) -> ExportOptions | None:
     if not set(_compiling(given)) - {"--backend"}:
         return None
-    return export_options(
-        given["pool"], given["planner"] or DEFAULT_PLANNER, given["weights"] or "c",
-        keep_layout=given["keep_layout"], choose=given["choose"], cpu=given["cpu"],
+    from umakit.library.options import ExportOptions, parse_choose, parse_weights
+    from umakit.memory.pools import parse_pool
+
+    return ExportOptions(
+        given["planner"] or DEFAULT_PLANNER, tuple(map(parse_pool, given["pool"] or [])),
+        parse_weights(given["weights"] or "c"), keep_layout=given["keep_layout"],
+        choose=parse_choose(given["choose"]), cpu=given["cpu"],
     )  # fmt: skip
 
 

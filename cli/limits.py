@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -146,33 +146,6 @@ def check_options(
     if budget is not None and write_budget is not None:
         raise InputError("a budget is either checked or written",
                          fix="leave --budget or --write-budget out")  # fmt: skip
-
-
-def check_written(path: Path | None, read: list[Path], force: bool) -> None:
-    """Refuse a budget path that must not be written, before any work."""
-    if path is not None:
-        from umakit.tools.comparison.budget import check_budget
-
-        check_budget(path, read, force=force)
-
-
-def write(
-    path: Path | None, figures: Mapping[str, Any], read: list[Path], force: bool
-) -> list[Path]:
-    """Write a budget of a report as JSON; return the written files."""
-    if path is None:
-        return []
-    from umakit.tools.comparison.budget import write_budget
-    from umakit.tools.comparison.reading import report_of
-
-    return [path, write_budget(path, report_of(figures), read, force=force)]
-
-
-def size_of(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
-    """Return the key `size` of a report: sizes of the code of a library on this machine."""
-    from umakit.tools.comparison.sources import size_view
-
-    return {"size": size_view(library, progress)}
 
 
 def size_text(size: Mapping[str, Any]) -> str:

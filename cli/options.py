@@ -15,11 +15,10 @@ from umakit.devices import DEVICES, HOST
 from umakit.devices.addresses import is_address
 from umakit.devices.catalogue import ADDRESSES, RTL, device_file
 from umakit.errors import BackendError, DeviceError, InputError, LibraryError
-from umakit.memory.planners import DEFAULT_SCRATCH_LIMIT, LARGEST_SCRATCH_LIMIT, PLANNERS
+from umakit.memory.planners import LARGEST_SCRATCH_LIMIT, PLANNERS
 
 if TYPE_CHECKING:
     from umakit.devices.waveforms import WaveFile
-    from umakit.pipeline import ExportOptions
 
 ModelArgument = Annotated[
     Path,
@@ -351,44 +350,3 @@ def find_designs(names: list[str] | None) -> list[Any]:
 
     found = [locate_backend(name) for name in names]
     return [design_of(each.folder or each.load().folder) for each in found]
-
-
-def export_options(
-    pools: list[str] | None,
-    planner: str,
-    weights: str,
-    records: Path | None = None,
-    overlap: str = "free",
-    force: bool = False,
-    index_checks: bool = True,
-    keep_layout: bool = False,
-    choose: str = "order",
-    cpu: str = "generic",
-    scratch_limit: int = DEFAULT_SCRATCH_LIMIT,
-    parallel: int = 0,
-    require_offload: bool = False,
-) -> ExportOptions:
-    """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others."""
-    from umakit.library.options import (
-        ExportOptions,
-        parse_choose,
-        parse_overlap,
-        parse_weights,
-    )
-    from umakit.memory.pools import parse_pool
-
-    return ExportOptions(
-        planner,
-        tuple(parse_pool(text) for text in pools or []),
-        parse_weights(weights),
-        records=records,
-        overlap=parse_overlap(overlap),
-        force=force,
-        index_checks=index_checks,
-        keep_layout=keep_layout,
-        choose=parse_choose(choose),
-        cpu=cpu,
-        scratch_limit=scratch_limit,
-        parallel=parallel,
-        require_offload=require_offload,
-    )

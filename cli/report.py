@@ -18,11 +18,8 @@ from umakit.cli.limits import (
     SizeOption,
     WriteBudgetOption,
     check_options,
-    check_written,
     read_checks,
-    size_of,
     size_text,
-    write,
 )
 from umakit.cli.options import (
     BackendOption,
@@ -193,7 +190,10 @@ class Files:
                 check_parent(file)
 
     def check(self, read: list[Path]) -> None:
-        check_written(self.budget, read, self.force)
+        if self.budget is not None:
+            from umakit.tools.comparison.budget import check_budget
+
+            check_budget(self.budget, read, force=self.force)
         if self.page is not None:
             check_file(self.page, PAGE, read, force=self.force)
         if self.trace is not None:
@@ -229,6 +229,9 @@ def _measure(
     from umakit.frontend import model_files
     from umakit.machine.cpu import cpu_file
     from umakit.registration.sources.tree import input_files
+    from umakit.tools.comparison.budget import write_budget
+    from umakit.tools.comparison.reading import report_of
+    from umakit.tools.comparison.sources import size_view
     from umakit.tools.page import html, make_page
     from umakit.tools.trace import write_trace
     from umakit.tools.trace.reported import trace_of_report
@@ -246,7 +249,7 @@ def _measure(
         if files.trace is not None:
             traces.append(trace_of_report(found, *ran))
         if options["size"]:
-            sizes.update(size_of(ran[0], tell))
+            sizes["size"] = size_view(ran[0], tell)
 
     measuring = measuring_of(options, shapes)
     page = make_page(model, found, measuring=measuring, progress=tell, observe=observe)
@@ -254,8 +257,10 @@ def _measure(
     checks.check_limits(figures)
     if files.page is not None:
         write_file(files.page, html(page).encode("utf-8"), PAGE, read, force=force)
-    saved = write(files.budget, figures, read, force)
+    saved: list[Path] = []
     written = None
+    if files.budget is not None:
+        saved = [files.budget, write_budget(files.budget, report_of(figures), read, force=force)]
     if files.trace is not None:
         written = write_trace(files.trace, traces[0], read, force=force, progress=tell)
     return Done(page, figures, saved, written)

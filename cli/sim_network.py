@@ -6,8 +6,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
     from umakit.tools.sweeps import Cost, Source, Sweep
     from umakit.tools.sweeps.settings import Settings
-    from umakit.tools.tuning.workers import Workers
 
 BOTH = "both"
 
@@ -65,58 +63,40 @@ class SweepFiles:
             check_records(self.records, inputs)
 
 
-@dataclass(frozen=True)
-class NetworkCall:
-    """The options of a call with a network.
+def simulate_network(model: Path, options: Mapping[str, Any], files: SweepFiles) -> int:
+    """Predict a network on one machine, or on all machines of a sweep, and print the result.
 
-    Attributes:
-        settings, sweeps: texts of `--set` and `--sweep`.
+    Args:
+        options: options of the command by parameter name.
     """
-
-    model: Path
-    backend: str
-    settings: list[str]
-    sweeps: list[str]
-    inferences: int | None
-    cost: str
-    simulate: bool
-    workers: int
-    scheduler: str | None
-    input_shapes: list[str] | None
-    rounding: str | None
-    keep_layout: bool
-
-
-def simulate_network(call: NetworkCall, files: SweepFiles, as_json: bool) -> int:
-    """Predict a network on one machine, or on all machines of a sweep, and print the result."""
-    shapes = parse_shapes(call.input_shapes)
-    costs = _costs(call.cost)
+    shapes, as_json = parse_shapes(options["input_shapes"]), options["as_json"]
+    costs, sweeps, inferences = _costs(options["cost"]), options["sweep"], options["inferences"]
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
         from umakit.registration.sources.tree import input_files
         from umakit.tools.sweeps import Source, parse_settings, parse_sweeps, read_configuration
 
-        (found,) = find_backends([call.backend])
-        read = input_files(backends=[found], model=model_files(call.model))
+        (found,) = find_backends([options["backend"]])
+        read = input_files(backends=[found], model=model_files(model))
         files.check(read)
-        if not call.sweeps and (files.written or call.simulate):
+        if not sweeps and (files.written or options["simulate"]):
             raise InputError("--records, --plot and --simulate go with --sweep only")
-        if call.sweeps and call.inferences is not None:
+        if sweeps and inferences is not None:
             raise InputError(
                 "--inferences is of one machine", fix="leave --sweep or --inferences out"
             )
         configuration = read_configuration(found.folder)
-        settings = parse_settings(call.settings, configuration)
-        points = parse_sweeps(call.sweeps, configuration, settings)
+        settings = parse_settings(options["set_"] or [], configuration)
+        points = parse_sweeps(sweeps or [], configuration, settings)
         source = Source.of(
-            call.model, found.folder, shapes=shapes, rounding=call.rounding,
-            keep_layout=call.keep_layout, others=files.written,
+            model, found.folder, shapes=shapes, rounding=options["rounding"],
+            keep_layout=options["keep_layout"], others=files.written,
         )  # fmt: skip
-        if not call.sweeps:
-            return _one(source, found, settings, call.inferences, tell, as_json)
+        if not sweeps:
+            return _one(source, found, settings, inferences, tell, as_json)
         _check_predicts(found)
-    return _many(call, source, points, costs, files, read, as_json)
+    return _many(options, source, points, costs, files, read)
 
 
 def _costs(text: str) -> tuple[Cost, ...]:
@@ -182,23 +162,23 @@ def _one(
 
 
 def _many(
-    call: NetworkCall,
+    options: Mapping[str, Any],
     source: Source,
     points: list[dict[str, Any]],
     costs: tuple[Cost, ...],
     files: SweepFiles,
     read: list[Path],
-    as_json: bool,
 ) -> int:
     from umakit.tools.sweeps import sweep_machines
     from umakit.tools.sweeps.plot import draw_sweep
+    from umakit.tools.tuning.workers import workers_of
 
     with _shown() as tell:
         try:
-            with _workers(call.workers, call.scheduler) as workers:
+            with workers_of(options["workers"], options["scheduler"]) as workers:
                 sweep = sweep_machines(
-                    source, points, costs=costs, simulate=call.simulate, records=files.records,
-                    inputs=read, workers=workers, tell=tell,
+                    source, points, costs=costs, simulate=options["simulate"],
+                    records=files.records, inputs=read, workers=workers, tell=tell,
                 )  # fmt: skip
         except KeyboardInterrupt:
             if files.records is None:
@@ -207,11 +187,11 @@ def _many(
             return 130
     if files.plot is not None:
         draw_sweep(sweep, files.plot, read, force=files.force)
-    say_notices(sweep.common_notices, as_json)
-    if as_json:
+    say_notices(sweep.common_notices, options["as_json"])
+    if options["as_json"]:
         print_json(sweep.as_json())
     else:
-        _print(sweep, call.simulate, files)
+        _print(sweep, options["simulate"], files)
     none = all(each.machine.refused for each in sweep.machines)
     return 1 if sweep.failed or none else 0
 
@@ -236,12 +216,6 @@ def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
     say_wrapped(front_sentence(sweep))
     for path in files.written:
         say(f"Wrote {path}")
-
-
-def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
-    from umakit.tools.tuning.workers import cluster_workers, local_workers
-
-    return local_workers(count) if scheduler is None else cluster_workers(scheduler)
 
 
 @contextlib.contextmanager

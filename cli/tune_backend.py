@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
     from umakit.machine import Layer, Tiling
     from umakit.pipeline import Network
-    from umakit.tools.tuning import LayerProgress, TunedLayer, Workers
+    from umakit.tools.tuning import LayerProgress, TunedLayer
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,9 @@ def _tune(
 ) -> None:
     """Tune all layers; add each layer once its record is written."""
     from umakit.tools.tuning import Effort, tune_model
+    from umakit.tools.tuning.workers import workers_of
 
-    with _workers(search.workers, search.scheduler) as pool, _shown() as (show, done):
+    with workers_of(search.workers, search.scheduler) as pool, _shown() as (show, done):
 
         def keep(tuned: TunedLayer) -> None:
             add(tuned)
@@ -125,12 +125,6 @@ def _tune(
             again=call.again, workers=pool, tell=show, done=keep,
             inputs=files, keep_layout=call.keep_layout,
         )  # fmt: skip
-
-
-def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
-    from umakit.tools.tuning import cluster_workers, local_workers
-
-    return local_workers(count) if scheduler is None else cluster_workers(scheduler)
 
 
 Show = Callable[["LayerProgress"], None]

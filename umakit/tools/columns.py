@@ -81,12 +81,14 @@ class Line:
     Attributes:
         on_cpu: whether the line is of a CPU step.
         style: style on a terminal, such as `bold green`.
+        note: remark behind the cells; empty for none.
     """
 
     name: str
     cells: tuple[str, ...]
     on_cpu: bool = False
     style: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from typing import Any
 from umakit.devices.run import CommandTimes, LayerProfile, RunResult
 from umakit.errors import InputError
 from umakit.library.identities import cpu_step_kind, identities_of
-from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting.host import Answering
 from umakit.tools.accounting.report import RunReport
 from umakit.tools.energy.events import counts_of, energy_sections
-from umakit.tools.record import CPU, LayerRecord, Parts, Source
+from umakit.tools.record import LayerRecord, Parts, Source
 
 
 def account(
@@ -47,9 +46,13 @@ def account(
     layers = zip(description["layers"], result.layers, identities_of(description), strict=True)
     rows, costs = [], CpuCycles.of(description)
     for number, (layer, profile, identity) in enumerate(layers, start=1):
-        row = _row(number, layer, profile, identity, _parts(profile, machines))
         names = (description["operators"][each]["operator"] for each in layer["operators"])
-        row = replace(row, operators=tuple(names))
+        row = LayerRecord(
+            "cpu step" if profile.on_cpu else "layer", layer["name"], profile.where, identity, "",
+            parts=_parts(profile, machines), number=number, operators=tuple(names),
+            predicted_cycles=None if profile.on_cpu else profile.predicted_cycles,
+            **{name: getattr(profile, name) for name in COPIED},
+        )  # fmt: skip
         if row.on_cpu:
             read, written = _step_bytes(layer, sizes)
             cycles, source = costs.cycles(layer, profile)
@@ -74,34 +77,11 @@ def account(
     return replace(found, clocks=costs.clocks) if predicted and found.offloaded else found
 
 
-def _row(
-    number: int,
-    layer: Mapping[str, Any],
-    profile: LayerProfile,
-    identity: LayerIdentity,
-    parts: Parts | None,
-) -> LayerRecord:
-    return LayerRecord(
-        owner="cpu step" if profile.where == CPU else "layer",
-        name=layer["name"],
-        where=profile.where,
-        identity=identity,
-        kind="",
-        macs=profile.macs,
-        clock_cycles=profile.clock_cycles,
-        parts=parts,
-        number=number,
-        register_reads=profile.register_reads,
-        register_writes=profile.register_writes,
-        moved_bytes=profile.moved_bytes,
-        seconds=profile.seconds,
-        instructions=profile.instructions,
-        device_seconds=profile.device_seconds,
-        device_instructions=profile.device_instructions,
-        predicted_cycles=None if profile.where == CPU else profile.predicted_cycles,
-        commands=profile.commands,
-        commands_left_out=profile.commands_left_out,
-    )
+COPIED = (
+    "macs clock_cycles register_reads register_writes moved_bytes seconds instructions "
+    "device_seconds device_instructions commands commands_left_out"
+).split()
+"""Figures of a profile that a record has as well."""
 
 
 def _answering(
@@ -154,7 +134,7 @@ def _parts(
     clock, busy, computing = profile.clock_cycles, profile.cycles, profile.array_cycles
     if clock is None:
         return None
-    if profile.where == CPU:
+    if profile.on_cpu:
         return Parts(idle=clock)
     if busy is None or computing is None or not 0 <= computing <= busy <= clock:
         return Parts(undivided=clock)

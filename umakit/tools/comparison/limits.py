@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from umakit.errors import InputError
 from umakit.text.spelling import closest_or_all
+from umakit.tools.columns import view
 from umakit.tools.comparison.compare import Comparison
 from umakit.tools.comparison.figures import (
     FIGURES,
@@ -94,15 +95,8 @@ class Excess:
     sentence: str
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "figure": self.figure,
-            "layer": self.layer,
-            "a": self.change.a,
-            "b": self.change.b,
-            "change": self.change.change,
-            "percent": self.change.percent,
-            "sentence": self.sentence,
-        }
+        change = view(self.change, "a b change percent")
+        return view(self, "figure layer") | change | view(self, "sentence")
 
 
 @dataclass(frozen=True)

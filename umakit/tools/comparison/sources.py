@@ -16,6 +16,7 @@ from umakit.devices.run import run_library, select_inputs
 from umakit.errors import InputError, short_path
 from umakit.library.tar_files import SUFFIX
 from umakit.tools.accounting import account
+from umakit.tools.columns import view
 from umakit.tools.comparison.reading import is_report_file, read_report, report_of
 from umakit.tools.comparison.saved import Report
 from umakit.tools.record import CPU, FORMAT, VERSION
@@ -119,13 +120,7 @@ def library_report(
 def size_view(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
     """Return the sizes of the code of a library on this machine, in bytes."""
     progress("measuring the code")
-    size = library_size(library)
-    return {
-        "compiler": size.compiler,
-        "text_bytes": size.text_bytes,
-        "static_bytes": size.static_bytes,
-        "stack_bytes": size.stack_bytes,
-    }
+    return view(library_size(library), "compiler text_bytes static_bytes stack_bytes")
 
 
 def random_arrays(inputs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, npt.NDArray[Any]]:

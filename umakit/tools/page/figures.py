@@ -106,9 +106,6 @@ class Total:
     """Totals over several tiled layers.
 
     Attributes:
-        name: description of the layers.
-        layers: number of layers.
-        macs: multiply-accumulates.
         predicted_cycles, clock_cycles, bound, moved_bytes: sums of the layers' figures; None if a
             layer was not measured.
         spent: predicted cycles by the state of the array; None if unknown for a layer.
@@ -172,20 +169,14 @@ class Page:
     """All facts about a network in `uma report`.
 
     Attributes:
-        model: file name of the network.
         name: name of the model in C.
-        fingerprint: SHA-256 of the model.
-        umakit_version: version of umakit that made the page.
-        inputs: description of the inputs.
         tilings: origin of the tilings; empty if no backend cuts layers into tiles.
         notices: decisions made for the user, and operators in floating point.
         accelerators: accelerators that the network was partitioned for, in order of priority.
-        offload: the offload report.
         accounting: layers, totals and settings of the measured inference.
         memory: the memory plan, as in `metadata.json` of a library.
         buffers: names of the buffers in scratchpads, such as `weights`, by their C names in
             `memory`.
-        bounds: bounds of all layers of each accelerator together.
         inferences: figures of the first and of later inferences; None if not requested.
     """
 

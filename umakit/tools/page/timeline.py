@@ -90,10 +90,6 @@ class Timeline:
     Attributes:
         cycles: length of the common clock.
         lanes: labels of the engines, from the top; the CPU's is below.
-        bands: layers on accelerators.
-        bars: commands of these layers.
-        marks: steps on the CPU.
-        ticks: labelled cycles of the axis.
         resolution: commands that start within an interval of this many cycles are merged; 1 if none
             are merged.
         left_out: number of commands that were not recorded, at the ends of very long layers.

@@ -37,28 +37,22 @@ class Part:
         return int(getattr(spent, self.name))
 
 
-PARTS = (
-    Part("full_array", "needed with every cell at work"),
-    Part("partial_array", "array partly used, or pooling"),
-    Part("drain", "results leave the array"),
-    Part("loads", "array waits for loads"),
-    Part("stores", "array waits for stores"),
-    Part("driver", "array waits for the driver"),
-)
-
-
 def parts_of(page: Page) -> tuple[Part, ...]:
     """Return the parts of layers' cycles, with the names of the computing engines."""
     tiling = [each for each in page.accelerators if each.tiles]
     names = {each.engines.computing if each.engines else "array" for each in tiling}
-    if all(each.engines is None for each in tiling):
-        return PARTS
     name = names.pop() if len(names) == 1 else "engine"
-    pools = any(_is_pool(layer) for layer in page.tiled)
+    if all(each.engines is None for each in tiling):
+        name, full = "array", "needed with every cell at work"
+        partial, leaving = "array partly used, or pooling", "results leave the array"
+    else:
+        pools = any(_is_pool(layer) for layer in page.tiled)
+        full, leaving = f"needed by {name} at its peak", f"results leave {name}"
+        partial = f"{name} below its peak{', or pooling' if pools else ''}"
     return (
-        Part("full_array", f"needed by {name} at its peak"),
-        Part("partial_array", f"{name} below its peak{', or pooling' if pools else ''}"),
-        Part("drain", f"results leave {name}"),
+        Part("full_array", full),
+        Part("partial_array", partial),
+        Part("drain", leaving),
         Part("loads", f"{name} waits for loads"),
         Part("stores", f"{name} waits for stores"),
         Part("driver", f"{name} waits for the driver"),
@@ -126,7 +120,6 @@ class Strip:
     """Some steps of a panel, as wide as the page, in pixels of the panel.
 
     Attributes:
-        start: begin of the strip.
         width: width of the strip.
         boxes: parts of the tensors' boxes that lie in the strip.
         steps: position and number of each labelled step.
@@ -143,8 +136,6 @@ class Panel:
     """A pool or a scratchpad.
 
     Attributes:
-        name: name of the memory.
-        used: bytes in use.
         size: size in bytes; None if not limited.
         step: width of a step in pixels.
         boxes: boxes of the tensors, all steps side by side.

@@ -40,7 +40,7 @@ from umakit.pipeline import (
     import_network,
     partition_network,
 )
-from umakit.tools.columns import known_sum
+from umakit.tools.columns import known_sum, view
 from umakit.tools.inputs import random_inference
 from umakit.tools.sweeps.machines import backend_digest, machine_with
 from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
@@ -204,19 +204,12 @@ class PredictedMachine:
     def of(cls, settings: Settings, found: PredictedNetwork) -> PredictedMachine:
         """Return the figures of a network on a machine."""
         placements, energy = found.report.placements, found.accelerator_energy
+        own = "cycles moved_bytes utilisation cells scratchpad_bytes largest_scratchpad_bytes"
         return cls(
             dict(settings),
-            cycles=found.cycles,
-            moved_bytes=found.moved_bytes,
-            utilisation=found.utilisation,
-            offloaded_macs=found.report.offloaded_macs,
-            total_macs=found.report.total_macs,
-            cells=found.cells,
-            scratchpad_bytes=found.scratchpad_bytes,
-            largest_scratchpad_bytes=found.largest_scratchpad_bytes,
-            layers=found.totals.layers,
-            cpu_layers=found.totals.cpu_layers,
-            predicted_layers=found.totals.predicted_layers,
+            **view(found, own),
+            **view(found.report, "offloaded_macs total_macs"),
+            **view(found.totals, "layers cpu_layers predicted_layers"),
             offloaded=[number for number, row in enumerate(placements) if row.where != CPU],
             notices=list(found.notices),
             picojoules=None if energy is None else energy.at_least,

@@ -10,23 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from umakit.files.outputs import TRACE, check_file, check_parent
+from umakit.files.outputs import TRACE
 from umakit.files.staging import write_chunks
 from umakit.tools.columns import view
 from umakit.tools.record import LayerRecord
 from umakit.tools.trace.model import CPU_TRACK, LAYER_TRACK, Process, Slice, Step, Trace
 from umakit.version import __version__
 
-__all__ = ["TraceSummary", "check_trace", "write_trace"]
+__all__ = ["TraceSummary", "write_trace"]
 
 TOLD_EVENTS = 50_000
 """Progress is told after so many events."""
-
-
-def check_trace(destination: Path, inputs: Iterable[Path] = (), *, force: bool = False) -> None:
-    """Refuse a file that could not be written, before anything is compiled or run."""
-    check_parent(destination)
-    check_file(destination, TRACE, inputs, force=force)
 
 
 def write_trace(

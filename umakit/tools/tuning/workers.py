@@ -159,3 +159,8 @@ def cluster_workers(address: str) -> Iterator[Workers]:
         yield _Executor(lambda f, *task: client.submit(f, *task, pure=False), client.cancel)
     finally:
         client.close()
+
+
+def workers_of(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
+    """Return the workers of a dask scheduler; without one, processes of this machine."""
+    return local_workers(count) if scheduler is None else cluster_workers(scheduler)
