@@ -103,7 +103,6 @@ def calibrate(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     device = device_of(device, [backend])
     find_device(device)
     if output is not None:

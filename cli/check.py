@@ -155,7 +155,6 @@ def check(
     values: ValuesOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     device = device_with(rtl, device_of(device, [backend]))
     asked = Asked(device, seconds, seed, operator, draws, jobs, case, registers, program)
     asked.check(rtl, wave)

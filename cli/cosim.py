@@ -143,7 +143,6 @@ def cosim(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
     folder = output or Path(f"{model.stem}_cosim")
     with progress() as tell:

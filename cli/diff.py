@@ -177,7 +177,6 @@ def diff(
     timeout: DiffTimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     options = {**context.params, "device": device_with(rtl, device_of(device, backend))}
     check_wave(wave, rtl)
     options["input_shapes"] = parse_shapes(input_shapes)

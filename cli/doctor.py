@@ -41,7 +41,6 @@ def doctor(
     ] = "host",
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     machine = find_device(device_of(device, None if backend is None else [backend]))
     with progress() as tell:
         tell("starting")

@@ -136,7 +136,6 @@ def check_options(
     write_budget: Path | None,
     trace: Path | None,
 ) -> None:
-    """Refuse options that contradict each other."""
     if model is None and compare is None:
         raise InputError("MODEL is missing", fix="name a model, or two reports: --compare A B")
     for name, value in {"--write-budget": write_budget, "--trace": trace}.items():

@@ -126,7 +126,6 @@ def new(
     merge: MergeOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     given = {
         "operators": operators,
         "layout": layout,
@@ -196,7 +195,6 @@ def bring_up_to_date(
 
 
 def on_terminal() -> bool:
-    """Whether input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -223,7 +221,6 @@ def show_update(update: Update) -> None:
 
 
 def refuse_flags_of_kinds(flags: dict[str, str]) -> None:
-    """Refuse flags next to `--tutorial`."""
     for flag, text in flags.items():
         raise ScaffoldError(
             f"--{flag} {text}: a tutorial has none, its accelerator is finished",
@@ -254,7 +251,6 @@ def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, s
 
 
 def prompt(question: str, default: str, check: Any) -> str:
-    """Ask until `check` accepts the answer."""
     while True:
         answer = str(typer.prompt(question, default=default))
         try:

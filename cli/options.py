@@ -237,7 +237,6 @@ def said_when_it_fails(file: WaveFile | None) -> Iterator[None]:
 
 
 def device_with(rtl: bool, device: str) -> str:
-    """Return the name of the device to run on."""
     if rtl and device != HOST.name:
         raise InputError(f"--rtl runs on this machine, not on {device}", fix="leave --device out")
     return RTL.name if rtl else device
@@ -297,7 +296,6 @@ def _board_of(backend: str, device: str) -> Path | None:
 
 
 def path_of(options: Mapping[str, Any], name: str) -> Path | None:
-    """Return the path that an option names."""
     return None if options[name] is None else Path(options[name])
 
 

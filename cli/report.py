@@ -142,7 +142,6 @@ def report(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
     check_options(model, compare, budget, write_budget, trace)
     checks = read_checks(fail_if, budget, compares=compare is not None)
@@ -288,7 +287,6 @@ def _print(page: Page) -> None:
 
 
 def layer_table(page: Page) -> Table:
-    """Return a table of each layer's cycles, prediction, bound and bottleneck."""
     macs = Column("MACs", lambda layer: count(layer.macs))
     simulated = Column("simulated", lambda layer: _own(layer, known_count(layer.clock_cycles)))
     if not page.tiled:
@@ -330,7 +328,6 @@ TILED = (
 
 
 def bounds_table(bounds: AcceleratorBounds) -> Table:
-    """Return a table of the bounds of all layers on an accelerator together."""
     columns = (
         Column("cycles", lambda each: known_count(each.cycles)),
         Column("bytes", lambda each: known_count(each.bytes) if each.name in WITH_BYTES else ""),

@@ -185,7 +185,6 @@ def sim(
     pack_columns: PackOption = False,
     as_json: ProductJsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     _check_one(context, model, gemm)
     if gemm is not None:
         array = (rows, cols, drain, preload, pack_columns)

@@ -100,7 +100,6 @@ def simulate_network(model: Path, options: Mapping[str, Any], files: SweepFiles)
 
 
 def _costs(text: str) -> tuple[Cost, ...]:
-    """Return the costs that span a Pareto front."""
     known: tuple[Cost, ...] = ("cells", "scratchpad")
     if text == BOTH:
         return known
@@ -249,7 +248,6 @@ class _Lines:
         self._begun: float | None = None
 
     def tell(self, stage: str, done: int, count: int) -> None:
-        """Print a line at most every two seconds."""
         now = time.monotonic()
         if stage != self._stage:
             self._stage, self._first, self._begun = stage, done, None

@@ -134,7 +134,6 @@ def time_table(times: Sequence[float]) -> Table:
 
 
 def backend_table(sources: Sequence[BackendSource]) -> Table:
-    """Return a table of name, owner and location of each backend."""
     table = new_table("backend", "from", "location")
     for source in sources:
         table.add_row(source.name, source.origin, source.location)
@@ -142,7 +141,6 @@ def backend_table(sources: Sequence[BackendSource]) -> Table:
 
 
 def profile_table(report: RunReport) -> Table:
-    """Return a table of multiply-accumulates, cycles and host times of each layer and step."""
     from umakit.tools.accounting import columns
 
     return text_table("layer", columns.profile_table(report))

@@ -141,7 +141,6 @@ def tune(
     keep_layout: KeepLayoutOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     _check_kind(context, backend, cpu)
     shapes = parse_shapes(input_shapes)
     call = TuneCall(model, records, again, shapes, rounding, keep_layout, as_json)

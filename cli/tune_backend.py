@@ -49,7 +49,6 @@ class BackendSearch:
 
 
 def tune_for_backend(call: TuneCall, search: BackendSearch) -> int:
-    """Tune a network for an accelerator, print the result and return the exit code."""
     network, backend, files = _opened(call, search)
     finished: list[TunedLayer] = []
     try:
@@ -189,7 +188,6 @@ def _table(layers: list[TunedLayer]) -> Any:
 
 
 def origin(layers: list[TunedLayer], backend: str) -> str:
-    """Return a sentence with the source of the cycles."""
     measured = sum(each.record.is_measured for each in layers)
     if measured == len(layers):
         return f"All cycles are measured in the simulator of {backend}"

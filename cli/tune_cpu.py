@@ -28,7 +28,6 @@ class CpuSearch:
 
 
 def tune_for_cpu(call: TuneCall, search: CpuSearch) -> int:
-    """Tune a network for a CPU, print the result and return the exit code."""
     ended: list[CpuProgress] = []
     try:
         with progress() as tell:

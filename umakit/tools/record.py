@@ -278,7 +278,6 @@ class LayerRecord:
 
     @property
     def source(self) -> Source:
-        """The source of `cycles`."""
         if self.cycles is None:
             return "unknown"
         return self.cpu_source or "unknown" if self.on_cpu else "measured"
@@ -406,5 +405,4 @@ class AcceleratorBounds:
         return self.macs / self.total_macs if self.total_macs else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {**asdict(self), "share": self.share}

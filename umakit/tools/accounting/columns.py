@@ -42,7 +42,6 @@ def owner_table(report: RunReport, *, with_host: bool = False) -> TextTable | No
 
 
 def profile_table(report: RunReport) -> TextTable:
-    """Return multiply-accumulates, cycles and host times of each layer and step."""
     rows, steps = report.rows, report.cpu_steps
 
     def cycles(row: LayerRecord) -> str:

@@ -52,7 +52,6 @@ class RunReport:
 
     @property
     def host(self) -> Host:
-        """Processor time, or instructions, of the inference on the host."""
         return Host.of(self.layers, self.answering, self.programs, self.inferences)
 
     @property
@@ -97,7 +96,6 @@ class RunReport:
 
     @property
     def events(self) -> dict[str, Any]:
-        """The counts of events that take energy, as JSON."""
         return events_json(self.layers)
 
     # --- cycles by owner --------------------------------------------------------------------------

@@ -268,7 +268,6 @@ def _unknown(limit: Limit, why: str) -> InputError:
 
 
 def _figure(name: str, source: str) -> Figure:
-    """Return a figure by its name."""
     if name.startswith(WAIT):
         return wait_figure(name.removeprefix(WAIT))
     names = {figure.name: figure for figure in FIGURES}

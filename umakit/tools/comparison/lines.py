@@ -66,7 +66,6 @@ class Line:
         return "only in A" if self.a else "only in B"
 
     def of(self, figure: Figure) -> Change:
-        """Return a figure of the layers in A and in B."""
         if figure.of_step is None:
             raise ValueError(f"layers have no {figure.name}")
         return Change(total(map(figure.of_step, self.a)), total(map(figure.of_step, self.b)))

@@ -44,7 +44,6 @@ def is_report_file(path: Path) -> bool:
 
 
 def read_report(path: Path) -> Report:
-    """Read a saved report."""
     report = REPORT.read(path)
     _check(report, short_path(path))
     return report

@@ -56,7 +56,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Accounting:
-    """The owners of all cycles, as `umakit.tools.accounting.Accounting`."""
+    """The owners of all cycles, as `umakit.tools.accounting.RunReport`."""
 
     rows: tuple[LayerRecord, ...]
     clock_cycles: Count | None
@@ -138,7 +138,6 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The network and its targets, for a reader."""
         names = " + ".join(each.name for each in self.accelerators) or "the CPU"
         return f"{self.model} on {names}"
 
@@ -157,7 +156,6 @@ class Report:
 
     @property
     def between(self) -> LayerRecord | None:
-        """The record between the layers."""
         rows = self.accounting.rows
         return next((row for row in rows if row.owner == "between layers"), None)
 

@@ -63,7 +63,6 @@ def model_report(
     how: Measuring,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Compile a model, run it, and return its report."""
     from umakit.tools.page import make_page
 
     sizes: list[dict[str, Any]] = []

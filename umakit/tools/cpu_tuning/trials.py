@@ -104,7 +104,6 @@ class DeviceMeter:
 
 
 def meter_for(cpu: Cpu, device: Device) -> Meter:
-    """Return the meter for a device."""
     lacks = what_lacks(cpu, device)
     fitting = [each.name for each in DEVICES if _tells(each) and not what_lacks(cpu, each)]
     fix = f"choose --device {' or '.join(fitting)}" if fitting else "tune where this CPU is"
@@ -161,7 +160,6 @@ class Trials:
         self._count = 0
 
     def build(self, choices: Mapping[KernelKey, Choice]) -> Built:
-        """Build a library with some choices."""
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()

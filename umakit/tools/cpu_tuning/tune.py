@@ -166,12 +166,10 @@ class _File:
     inputs: Sequence[Path]
 
     def existing(self) -> dict[KernelKey, KernelRecord]:
-        """Return the records in the file, by kernel."""
         records = existing_kernels(self.path, self.owner, self.origin)
         return {each.kernel: each for each in records.kernels}
 
     def keep(self, records: Sequence[KernelRecord]) -> None:
-        """Write records, replacing records of the same kernels."""
         keep_kernels(self.path, self.owner, self.origin, records, self.inputs)
 
 

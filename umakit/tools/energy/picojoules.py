@@ -71,7 +71,6 @@ class Energy:
         return cls({name: math.fsum(values) for name, values in counted.items()}, missing)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         names = "total_picojoules:total at_least_picojoules:at_least counted not_counted:missing"
         return view(self, names)
 

@@ -42,7 +42,6 @@ def predicted_counts(program: Program, call: KernelCall, backend: UMABackend) ->
 def counts_of_tiles(
     backend: UMABackend, planner: TilePlanner, tiles: Tiles, prediction: Prediction
 ) -> EventCounts:
-    """Return the predicted counts of a tiled layer."""
     scratchpads = backend.configuration.scratchpads
     name = scratchpads[0].name if _is_array(backend) and len(scratchpads) == 1 else None
     return tiled_counts(planner, tiles, prediction, name)

@@ -50,7 +50,6 @@ class Scratchpad:
 
     @classmethod
     def of_plan(cls, plan: MemoryPlan) -> tuple[Scratchpad, ...]:
-        """Return the scratchpads of a memory plan."""
         return tuple(
             cls(each.pool.name, each.pool.size, each.size, each.pool.alignment,
                 each.pool.reachable_by)
@@ -119,7 +118,6 @@ class AcceleratorInferences:
     weights: KeptWeights
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         bounds = {"nothing_stays": self.nothing_stays, "weights_stay": self.weights_stay}
         return {
             "accelerator": self.accelerator,

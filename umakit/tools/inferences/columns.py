@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # imports TVM
 
 
 def layer_table(several: SeveralInferences) -> TextTable:
-    """Return a table of the measured cycles and bytes of each layer."""
     first, steady = several.first, several.steady
     later = {} if steady is None else {each.number: each for each in steady.run.layers}
 

@@ -47,7 +47,6 @@ class InferenceFigures:
         return self.run.predicted_bytes
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {
             **_spread("clock_cycles", self.clock_cycles),
             "predicted_cycles": self.predicted_cycles,
@@ -92,7 +91,6 @@ class SeveralInferences:
         return None if first is None or later is None else first + (self.count - 1) * later
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         figures = "clock_cycles predicted_cycles moved_bytes predicted_bytes"
         return {
             **view(self, "count first steady"),

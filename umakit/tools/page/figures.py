@@ -270,7 +270,6 @@ class Page:
         return self.offload.offloaded_macs / total if total else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {
             "format": FORMAT,
             "version": VERSION,

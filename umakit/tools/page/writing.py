@@ -33,7 +33,6 @@ class Part:
     label: str
 
     def of(self, spent: Spent) -> int:
-        """Return the cycles of this part."""
         return int(getattr(spent, self.name))
 
 

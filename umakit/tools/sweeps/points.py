@@ -202,7 +202,6 @@ class PredictedMachine:
 
     @classmethod
     def of(cls, settings: Settings, found: PredictedNetwork) -> PredictedMachine:
-        """Return the figures of a network on a machine."""
         placements, energy = found.report.placements, found.accelerator_energy
         own = "cycles moved_bytes utilisation cells scratchpad_bytes largest_scratchpad_bytes"
         return cls(

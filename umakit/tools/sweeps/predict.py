@@ -134,7 +134,6 @@ class PredictedNetwork:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {
             **view(self, "cycles moved_bytes utilisation"),
             **view(self.report, "offloaded_macs total_macs"),

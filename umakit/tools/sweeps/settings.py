@@ -125,7 +125,6 @@ def configured(configuration: Mapping[str, Any], settings: Settings) -> dict[str
 
 
 def place_of(key: str, configuration: Mapping[str, Any]) -> Place:
-    """Return the place of a key."""
     parts = key.split(".")
     memories = _names(configuration.get(MEMORY))
     sections = {_name(name, field) for name, field in AcceleratorConfig.model_fields.items()}

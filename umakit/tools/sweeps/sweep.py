@@ -77,7 +77,6 @@ class Sweep:
 
     @property
     def front(self) -> tuple[SweptMachine, ...]:
-        """The machines on the front."""
         return tuple(each for each in self.machines if each.on_front)
 
     @property
@@ -104,7 +103,6 @@ class Sweep:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return view(self, "model backend costs notices points:machines")
 
 

@@ -130,7 +130,6 @@ class _Plan:
 
     @cached_property
     def names(self) -> list[str]:
-        """The name of each command."""
         assert self.prediction.run is not None
         if not self.details:
             return [command.stream for command in self.prediction.run.commands]

@@ -143,7 +143,6 @@ class Best:
 
 
 def search(problem: Problem, effort: Effort, workers: Workers, tell: Tell | None = None) -> Best:
-    """Search the best tiling of a layer."""
     planner = problem.planner
     default = planner.default(problem.layer)
     if default is None:

@@ -206,7 +206,6 @@ class Total:
     bound: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the total with stable keys."""
         return asdict(self)
 
 

@@ -86,7 +86,6 @@ class _Executor:
         self._cancel = cancel
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Yield the results of calls with these arguments, in order."""
         futures = [self._submit(function, *task) for task in tasks]
         try:
             for future in futures:
