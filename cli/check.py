@@ -389,15 +389,13 @@ def _summary(cover: Cover) -> str:
 
 
 def _counts(covered: Covered) -> str:
+    def by_kind(value: Value) -> tuple[tuple[bool, Any], ...]:  # words, then numbers by size
+        return tuple((isinstance(each, int), each) for each in value)
+
     return ", ".join(
         f"{covered.aspect.text(value)} {covered.ran[value]}"
-        for value in sorted(covered.ran, key=_in_order)
+        for value in sorted(covered.ran, key=by_kind)
     )
-
-
-def _in_order(value: Value) -> tuple[tuple[bool, Any], ...]:
-    """Return a sort key: words by letters, then numbers by size."""
-    return tuple((isinstance(each, int), each) for each in value)
 
 
 def _refused(covered: Covered) -> str:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
     from umakit.machine import Layer, Tiling
     from umakit.pipeline import Network
-    from umakit.tools.tuning import LayerProgress, TunedLayer
+    from umakit.tools.tuning import TunedLayer
+    from umakit.tools.tuning.search import Progress
 
 
 @dataclass(frozen=True)
@@ -126,26 +127,26 @@ def _tune(
         )  # fmt: skip
 
 
-Show = Callable[["LayerProgress"], None]
+Show = Callable[..., None]
 Done = Callable[["TunedLayer"], None]
 
 
 @contextlib.contextmanager
 def _shown() -> Iterator[tuple[Show, Done]]:
     if not sys.stderr.isatty():
-        yield lambda at: None, _say_done
+        yield lambda *progress: None, _say_done
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bars
 
     columns = (MofNCompleteColumn(), BarColumn(20), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console(error=True), transient=True) as bar:
+    with Bars(*columns, console=console(error=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
-        def show(at: LayerProgress) -> None:
-            now = at.progress
-            text = f"{at.operators[0]}: {now.stage}, {now.seen:,} tilings"
+        def show(number: int, count: int, operators: tuple[str, ...], now: Progress) -> None:
+            text = f"{operators[0]}: {now.stage}, {now.seen:,} tilings"
             text += f", best {now.best:,} cycles predicted"
-            bar.update(task, total=at.count, completed=at.number - 1, description=shown(text))
+            bar.update(task, total=count, completed=number - 1, description=shown(text))
 
         yield show, lambda tuned: bar.advance(task)
 

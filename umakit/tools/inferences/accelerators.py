@@ -9,7 +9,7 @@ from typing import Any
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Tiles
-from umakit.machine.bounds import CycleBound, limits_of
+from umakit.machine.bounds import limits_of
 from umakit.machine.bounds.inferences import (
     InferencesBound,
     inferences_bound,
@@ -24,7 +24,7 @@ from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program, Role
-from umakit.tools.columns import known_sum
+from umakit.tools.columns import known_sum, view
 from umakit.tools.program_steps import known_bytes, steps_of
 
 CONSTANTS = ("weights", "parameters")
@@ -123,7 +123,8 @@ class AcceleratorInferences:
             "accelerator": self.accelerator,
             "bounds": {
                 name: {
-                    part: _bound_json(getattr(bound, part)) for part in ("first", "steady", "all")
+                    part: view(getattr(bound, part), "cycles bytes unknown")
+                    for part in ("first", "steady", "all")
                 }
                 for name, bound in bounds.items()
             },
@@ -133,10 +134,6 @@ class AcceleratorInferences:
                 "unknown": list(self.weights.unknown),
             },
         }
-
-
-def _bound_json(bound: CycleBound) -> dict[str, Any]:
-    return {"cycles": bound.cycles, "bytes": bound.bytes, "unknown": list(bound.unknown)}
 
 
 def accelerator_inferences(

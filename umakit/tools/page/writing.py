@@ -45,7 +45,7 @@ def parts_of(page: Page) -> tuple[Part, ...]:
         name, full = "array", "needed with every cell at work"
         partial, leaving = "array partly used, or pooling", "results leave the array"
     else:
-        pools = any(_is_pool(layer) for layer in page.tiled)
+        pools = any(layer.tiled and not layer.tiled.dataflow for layer in page.tiled)
         full, leaving = f"needed by {name} at its peak", f"results leave {name}"
         partial = f"{name} below its peak{', or pooling' if pools else ''}"
     return (
@@ -56,10 +56,6 @@ def parts_of(page: Page) -> tuple[Part, ...]:
         Part("stores", f"{name} waits for stores"),
         Part("driver", f"{name} waits for the driver"),
     )
-
-
-def _is_pool(layer: LayerRecord) -> bool:
-    return layer.tiled is not None and not layer.tiled.dataflow
 
 
 def lost_by(layer: LayerRecord) -> tuple[Loss, ...]:

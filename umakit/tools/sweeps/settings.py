@@ -101,7 +101,7 @@ def parse_sweeps(
         axis: list[Value] = []
         for each in _separated(values):
             value = _value(place, each)
-            if any(_is_same(value, other) for other in axis):
+            if any(type(value) is type(other) and value == other for other in axis):
                 raise InputError(f"{each} is given twice", where=place.key, fix="remove one")
             axis.append(value)
         axes[place.key] = axis
@@ -276,10 +276,6 @@ def _readings(text: str) -> Iterator[Value]:
     if read.keys() == {"value"}:
         yield read["value"]
     yield text
-
-
-def _is_same(one: Value, other: Value) -> bool:
-    return type(one) is type(other) and one == other
 
 
 def _separated(text: str) -> list[str]:

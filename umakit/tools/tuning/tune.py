@@ -44,19 +44,9 @@ class TunedLayer:
     seen: int
 
 
-@dataclass(frozen=True)
-class LayerProgress:
-    """Progress of the tuning of a model.
-
-    Attributes:
-        number, count: number of the layer, from 1, and number of layers.
-    """
-
-    number: int
-    count: int
-    layer: Layer
-    operators: tuple[str, ...]
-    progress: Progress
+Tell = Callable[[int, int, tuple[str, ...], Progress], None]
+"""Callback with the number of a layer, from 1, the number of layers, the layer's operators, and the
+progress of its search."""
 
 
 def tune_model(
@@ -67,7 +57,7 @@ def tune_model(
     effort: Effort | None = None,
     again: bool = False,
     workers: Workers | None = None,
-    tell: Callable[[LayerProgress], None] = lambda progress: None,
+    tell: Tell = lambda *progress: None,
     done: Callable[[TunedLayer], None] = lambda tuned: None,
     inputs: Sequence[Path] = (),
     keep_layout: bool = False,
@@ -97,10 +87,10 @@ def tune_model(
     for number, (layer, operators) in enumerate(layers.items(), 1):
         existing, seen = records.of(layer), 0
         if existing is None or again or not existing.covers(effort):
-            at = partial(LayerProgress, number, len(layers), layer, operators)
+            report = partial(tell, number, len(layers), operators)
             problem = Problem(layer, planner, str(backend.folder))
             with _naming(f"layer {number} of {len(layers)}, {', '.join(operators)}"):
-                best = search(problem, effort, workers or ThisProcess(), _chain(at, tell))
+                best = search(problem, effort, workers or ThisProcess(), report)
             record, seen = _record(problem, operators, best, effort), best.seen
             records = add_record(
                 path, owner, record, read, instead_of=existing, machine=planner.machine
@@ -147,12 +137,6 @@ def _naming(where: str) -> Iterator[None]:
         yield
     except DeviceError as error:
         raise DeviceError(error.what, where=where, fix=error.fix, status=error.status) from None
-
-
-def _chain(
-    report: Callable[[Progress], LayerProgress], tell: Callable[[LayerProgress], None]
-) -> Callable[[Progress], None]:
-    return lambda progress: tell(report(progress))
 
 
 def tiled_layers(
