@@ -81,9 +81,16 @@ RUNNING = ("inputs", "seed", "cpu_clock", "size")
 """Options of compiling, and of runs, which are given unless they are empty or 0."""
 
 
-def _given(options: Mapping[str, Any], names: Sequence[str], **others: bool) -> dict[str, Any]:
-    found = {f"--{name.replace('_', '-')}": options[name] for name in names}
-    return found | {f"--{name}": is_given for name, is_given in others.items()}
+def _refuse_needless(options: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
+    from umakit.machine.cpu import GENERIC
+    from umakit.tools.comparison.sources import refuse_needless
+
+    compiling, running = (
+        {f"--{name.replace('_', '-')}": options[name] for name in names}
+        for names in (COMPILING, RUNNING)
+    )
+    compiling |= {"--choose": options["choose"] != "order", "--cpu": options["cpu"] != GENERIC}
+    refuse_needless(kinds, compiling, running | {"--device": options["device"] != "host"})
 
 
 def measuring_of(options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Measuring:
@@ -130,31 +137,20 @@ def _reports(
     A and B are backends if a model is given, else reports, libraries or models.
     """
     from umakit.devices.catalogue import device_file
-    from umakit.machine.cpu import GENERIC, cpu_file
-    from umakit.tools.comparison.sources import (
-        different_names,
-        kind_of,
-        model_report,
-        open_report,
-        refuse_needless,
-    )
+    from umakit.machine.cpu import cpu_file
+    from umakit.tools.comparison.sources import different_names, kind_of, model_report, open_report
 
-    model, cpu, device = path_of(options, "model"), options["cpu"], options["device"]
+    model, paths = path_of(options, "model"), [Path(name) for name in names]
     own = (
-        path_of(options, "inputs"), path_of(options, "records"), cpu_file(cpu),
-        device_file(device), *checks.read,
+        path_of(options, "inputs"), path_of(options, "records"), cpu_file(options["cpu"]),
+        device_file(options["device"]), *checks.read,
     )  # fmt: skip
-    paths = [Path(name) for name in names]
     if model is not None and options["backend"]:
         raise InputError("A and B are the backends of MODEL, and --backend names another",
                          fix="leave --backend out, or MODEL")  # fmt: skip
     kinds: list[Kind] = ["model"] if model is not None else [kind_of(path) for path in paths]
     if model is None:
-        refuse_needless(
-            kinds,
-            _given(options, COMPILING, choose=options["choose"] != "order", cpu=cpu != GENERIC),
-            _given(options, RUNNING, device=device != "host"),
-        )
+        _refuse_needless(options, kinds)
     found: list[Any] = []
     read = [file for file in (*own, *(paths if model is None else ())) if file is not None]
     if "model" in kinds:

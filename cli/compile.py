@@ -30,6 +30,7 @@ from umakit.cli.options import (
     WeightsOption,
     find_backends,
     parse_shapes,
+    path_of,
 )
 from umakit.cli.tables import offload_summary
 
@@ -71,6 +72,7 @@ MemoryMapOption = Annotated[
 
 
 def compile_(
+    context: typer.Context,
     model: ModelArgument,
     output: OutputOption,
     backend: BackendOption = None,
@@ -100,25 +102,13 @@ def compile_(
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
-        from umakit.library.options import (
-            ExportOptions,
-            parse_choose,
-            parse_overlap,
-            parse_weights,
-        )
         from umakit.machine.cpu import cpu_file
         from umakit.machine.cpu_choice import cpu_texts
-        from umakit.memory.pools import parse_pool
         from umakit.pipeline import compile_model
         from umakit.registration.sources.tree import input_files
         from umakit.tools.memory_map import draw_memory_map
 
-        options = ExportOptions(
-            planner, tuple(map(parse_pool, pool or [])), parse_weights(weights), records=records,
-            overlap=parse_overlap(overlap), force=force, index_checks=index_checks,
-            keep_layout=keep_layout, choose=parse_choose(choose), cpu=cpu,
-            scratch_limit=scratch_limit, parallel=parallel_for, require_offload=require_offload,
-        )  # fmt: skip
+        options = _export_options(context.params)
         found = find_backends(backend)
         own = map(cpu_file, cpu_texts(cpu))
         inputs = input_files(records, *own, backends=found, model=model_files(model))
@@ -139,6 +129,22 @@ def compile_(
     if memory_map is not None:
         say(f"Wrote {memory_map}")
     say(f"Next: uma run {shell_word(str(output))} --inputs in.npz{_options(backend, found)}")
+
+
+PASSED_ON = "force index_checks keep_layout cpu scratch_limit require_offload".split()
+"""Options of the command that are options of an export of the same names."""
+
+
+def _export_options(given: Mapping[str, Any]) -> ExportOptions:
+    from umakit.library.options import ExportOptions, parse_choose, parse_overlap, parse_weights
+    from umakit.memory.pools import parse_pool
+
+    return ExportOptions(
+        given["planner"], tuple(map(parse_pool, given["pool"] or [])),
+        parse_weights(given["weights"]), records=path_of(given, "records"),
+        overlap=parse_overlap(given["overlap"]), choose=parse_choose(given["choose"]),
+        parallel=given["parallel_for"], **{name: given[name] for name in PASSED_ON},
+    )  # fmt: skip
 
 
 def _json(library: Library, output: Path) -> dict[str, Any]:
