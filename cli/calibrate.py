@@ -103,7 +103,6 @@ def calibrate(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     device = device_of(device, [backend])
     find_device(device)
     if output is not None:
@@ -111,6 +110,7 @@ def calibrate(
     with progress() as tell:
         tell("loading TVM")
         from umakit.backend.registry import find_backend
+        from umakit.files.staging import write_file
         from umakit.machine.calibration import CALIBRATION
         from umakit.registration.sources.tree import input_files
         from umakit.tools.calibration import calibrate as measured
@@ -124,7 +124,7 @@ def calibrate(
         check_file(destination, CALIBRATION, read, force=force)
     with _shown() as show:
         outcome = measured(found, device=device, tiles=tiles, use_inexact=use_inexact, tell=show)
-    _write(outcome, destination, read, force)
+    write_file(destination, outcome.calibration.content(), CALIBRATION, read, force=force)
     code = 0 if outcome.holds or use_inexact else INEXACT
     is_used = destination.resolve() == used.resolve()
     if as_json:
@@ -138,13 +138,6 @@ def calibrate(
     if not is_used:
         say(f"Next: cp {shell_word(str(destination))} {shell_word(str(used))} lets it be used")
     return code
-
-
-def _write(outcome: Outcome, destination: Path, read: list[Path], force: bool) -> None:
-    from umakit.files.staging import write_file
-    from umakit.machine.calibration import CALIBRATION
-
-    write_file(destination, outcome.calibration.content(), CALIBRATION, read, force=force)
 
 
 @contextlib.contextmanager

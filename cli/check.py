@@ -155,7 +155,6 @@ def check(
     values: ValuesOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     device = device_with(rtl, device_of(device, [backend]))
     asked = Asked(device, seconds, seed, operator, draws, jobs, case, registers, program)
     asked.check(rtl, wave)
@@ -204,11 +203,7 @@ class Asked:
     program: int | None
 
     def check(self, rtl: bool, wave: Path | None) -> None:
-        """Refuse options that contradict each other.
-
-        Raises:
-            InputError: names the options.
-        """
+        """Refuse options that contradict each other."""
         case, registers = self.case, self.registers
         if registers and (case or self.operators or not find_device(self.device).is_host):
             other = "--case" if case else "--operator" if self.operators else "--device"
@@ -269,8 +264,6 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
 
     Args:
         words: backend and device options, as on the command line.
-        has_wave: whether a waveform is written.
-        values: whether to print the number of layers run with each value.
     """
     if report.registers:
         say(report.registers.summary)
@@ -396,15 +389,13 @@ def _summary(cover: Cover) -> str:
 
 
 def _counts(covered: Covered) -> str:
+    def by_kind(value: Value) -> tuple[tuple[bool, Any], ...]:  # words, then numbers by size
+        return tuple((isinstance(each, int), each) for each in value)
+
     return ", ".join(
         f"{covered.aspect.text(value)} {covered.ran[value]}"
-        for value in sorted(covered.ran, key=_in_order)
+        for value in sorted(covered.ran, key=by_kind)
     )
-
-
-def _in_order(value: Value) -> tuple[tuple[bool, Any], ...]:
-    """Return a sort key: words by letters, then numbers by size."""
-    return tuple((isinstance(each, int), each) for each in value)
 
 
 def _refused(covered: Covered) -> str:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
 from umakit.cli.limits import Checks
+from umakit.cli.options import find_backends, path_of
 from umakit.cli.tables import Table, new_table
 
 from umakit.errors import InputError
@@ -18,9 +18,10 @@ from umakit.files.outputs import PAGE, check_file, check_parent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from umakit.tools.columns import Line
     from umakit.tools.comparison.compare import Comparison
     from umakit.tools.comparison.saved import Report
-    from umakit.tools.comparison.text import Row
+    from umakit.tools.comparison.sources import Kind
     from umakit.tools.runs import Measuring
 
 DEFAULT_OUTPUT = Path("comparison.html")
@@ -37,27 +38,6 @@ CompareOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Sides:
-    """The two sides of a comparison, with the given options.
-
-    Attributes:
-        model: a model to compare on two backends, named by `names`; None if `names` are reports,
-            libraries or models.
-        names: A and B as given.
-        backends: backends for models; None if omitted.
-        compiling, running: given options of compiling and of runs, by name.
-        inputs: files named by options.
-    """
-
-    model: Path | None
-    names: tuple[str, str]
-    backends: list[str] | None
-    compiling: dict[str, Any]
-    running: dict[str, Any]
-    inputs: list[Path]
-
-
 def compare_networks(
     options: Mapping[str, Any],
     names: tuple[str, str],
@@ -68,15 +48,6 @@ def compare_networks(
 
     Args:
         options: options of `uma report` by parameter name.
-        names: A and B.
-        shapes: parsed `--input-shapes`.
-        checks: limits on B.
-
-    Returns:
-        1 if B exceeds a limit, else 0.
-
-    Raises:
-        UmakitError: the subclass names the stage that refused.
     """
     from umakit.tools.comparison.compare import Comparison
     from umakit.tools.comparison.text import html
@@ -86,10 +57,7 @@ def compare_networks(
     if destination is not None:
         check_parent(destination)
     with progress() as tell:
-        writing = (destination, force)
-        reports, read = _reports(
-            _sides(options, names, checks), lambda: measuring_of(options, shapes), writing, tell
-        )
+        reports, read = _reports(options, names, shapes, checks, destination, tell)
         comparison = Comparison(*reports, names=names)
         checks.check_comparison(comparison)
         if destination is not None:
@@ -106,37 +74,23 @@ def compare_networks(
     return code
 
 
-def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -> Sides:
-    choose = options["choose"]
-    compiling = ("backend", "input_shapes", "rounding", "records", "keep_layout", "require_offload")
-    running = ("inputs", "seed", "cpu_clock", "size")
-    given = {name: f"--{name.replace('_', '-')}" for name in (*compiling, *running)}
-    from umakit.devices.catalogue import device_file
-    from umakit.machine.cpu import GENERIC, cpu_file
+COMPILING = (
+    "backend", "input_shapes", "rounding", "records", "keep_layout", "require_offload",
+)  # fmt: skip
+RUNNING = ("inputs", "seed", "cpu_clock", "size")
+"""Options of compiling, and of runs, which are given unless they are empty or 0."""
 
-    cpu, own = options["cpu"], device_file(options["device"])
-    files = (
-        path_of(options, "inputs"),
-        path_of(options, "records"),
-        cpu_file(cpu),
-        own,
-        *checks.read,
+
+def _refuse_needless(options: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
+    from umakit.machine.cpu import GENERIC
+    from umakit.tools.comparison.sources import refuse_needless
+
+    compiling, running = (
+        {f"--{name.replace('_', '-')}": options[name] for name in names}
+        for names in (COMPILING, RUNNING)
     )
-    return Sides(
-        path_of(options, "model"),
-        names,
-        options["backend"],
-        {given[name]: options[name] for name in compiling}
-        | {"--choose": choose != "order", "--cpu": cpu != GENERIC},
-        {given[name]: options[name] for name in running}
-        | {"--device": options["device"] != "host"},
-        [file for file in files if file is not None],
-    )
-
-
-def path_of(options: Mapping[str, Any], name: str) -> Path | None:
-    """Return the path that an option names."""
-    return None if options[name] is None else Path(options[name])
+    compiling |= {"--choose": options["choose"] != "order", "--cpu": options["cpu"] != GENERIC}
+    refuse_needless(kinds, compiling, running | {"--device": options["device"] != "host"})
 
 
 def measuring_of(options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Measuring:
@@ -144,10 +98,6 @@ def measuring_of(options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
 
     Args:
         options: options of `uma report` by parameter name.
-        shapes: parsed `--input-shapes`.
-
-    Raises:
-        UmakitError: the inputs cannot be read, or an option is malformed.
     """
     from umakit.devices.run import load_inputs
     from umakit.library.options import ExportOptions, parse_choose
@@ -174,80 +124,59 @@ def measuring_of(options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
     )
 
 
-Writing = tuple[Path | None, bool]
-"""The file of the page, None for none, and whether a file of another program is replaced."""
-
-
 def _reports(
-    sides: Sides,
-    measuring: Callable[[], Measuring],
-    writing: Writing,
+    options: Mapping[str, Any],
+    names: tuple[str, str],
+    shapes: Mapping[str, Sequence[int]],
+    checks: Checks,
+    destination: Path | None,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Report, Report], list[Path]]:
-    from umakit.tools.comparison.sources import kind_of, open_report, refuse_needless
+    """Return the reports of A and B, and the files that were read.
 
-    if sides.model is not None:
-        return _on_two_backends(sides, sides.model, measuring, writing, tell)
-    paths = [Path(name) for name in sides.names]
-    kinds = [kind_of(path) for path in paths]
-    refuse_needless(kinds, sides.compiling, sides.running)
-    found: list[Any] | None = None
-    read = [*sides.inputs, *paths]
+    A and B are backends if a model is given, else reports, libraries or models.
+    """
+    from umakit.devices.catalogue import device_file
+    from umakit.machine.cpu import cpu_file
+    from umakit.tools.comparison.sources import different_names, kind_of, model_report, open_report
+
+    model, paths = path_of(options, "model"), [Path(name) for name in names]
+    own = (
+        path_of(options, "inputs"), path_of(options, "records"), cpu_file(options["cpu"]),
+        device_file(options["device"]), *checks.read,
+    )  # fmt: skip
+    if model is not None and options["backend"]:
+        raise InputError("A and B are the backends of MODEL, and --backend names another",
+                         fix="leave --backend out, or MODEL")  # fmt: skip
+    kinds: list[Kind] = ["model"] if model is not None else [kind_of(path) for path in paths]
+    if model is None:
+        _refuse_needless(options, kinds)
+    found: list[Any] = []
+    read = [file for file in (*own, *(paths if model is None else ())) if file is not None]
     if "model" in kinds:
         tell("loading TVM")
-        from umakit.cli.options import find_backends
-
         from umakit.frontend import model_files
         from umakit.registration.sources.tree import input_files
 
-        found = find_backends(sides.backends)
-        models = [path for path, kind in zip(paths, kinds, strict=True) if kind == "model"]
-        files = [file for model in models for file in model_files(model)]
+        found = find_backends(options["backend"] if model is None else list(names))
+        if model is not None:
+            different_names(*found)
+        models = [path for path, kind in zip(paths, kinds, strict=False) if kind == "model"]
+        files = [file for each in ([model] if model else models) for file in model_files(each)]
         read += input_files(backends=found, model=files)
-    if writing[0] is not None:
-        check_file(writing[0], PAGE, read, force=writing[1])
-    how = measuring()
-    a, b = (
-        open_report(path, found or [], how, lambda stage, name=name: tell(f"{name}: {stage}"))  # type: ignore[misc]
-        for name, path in zip("AB", paths, strict=True)
-    )
-    return (a, b), read
+    if destination is not None:
+        check_file(destination, PAGE, read, force=options["force"])
+    how = measuring_of(options, shapes)
 
+    def report(side: int) -> Report:
+        def told(stage: str) -> None:
+            tell(f"{'AB'[side]}: {stage}")
 
-def _on_two_backends(
-    sides: Sides,
-    model: Path,
-    measuring: Callable[[], Measuring],
-    writing: Writing,
-    tell: Callable[[str], None],
-) -> tuple[tuple[Report, Report], list[Path]]:
-    """Return the reports of a model on backends A and B, and the files that were read.
+        if model is not None:
+            return model_report(model, [found[side]], how, told)
+        return open_report(paths[side], found, how, told)
 
-    Raises:
-        InputError: `--backend` names further backends, or A and B have the same name.
-    """
-    if sides.backends:
-        fix = "leave --backend out, or MODEL"
-        raise InputError("A and B are the backends of MODEL, and --backend names another", fix=fix)
-    tell("loading TVM")
-    from umakit.cli.options import find_backends
-
-    from umakit.frontend import model_files
-    from umakit.registration.sources.tree import input_files
-    from umakit.tools.comparison.sources import different_names, model_report
-
-    found = find_backends(list(sides.names))
-    different_names(*found)
-    read = input_files(*sides.inputs, backends=found, model=model_files(model))
-    if writing[0] is not None:
-        check_file(writing[0], PAGE, read, force=writing[1])
-    how = measuring()
-    a, b = (
-        model_report(model, [backend], how,
-                     lambda stage, name=name: tell(f"{name}: {stage}"))  # type: ignore[misc]
-        for name, backend in zip("AB", found, strict=True)
-    )  # fmt: skip
-    return (a, b), read
+    return (report(0), report(1)), read
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -284,7 +213,7 @@ def _print(comparison: Comparison) -> None:
         say(f"no difference in {len(comparison.lines):,} layers")
 
 
-def _table(name: str, rows: Sequence[Row], total: bool = False) -> Table:
+def _table(name: str, rows: Sequence[Line], total: bool = False) -> Table:
     numbers = ("A", "B", "change", "%")
     notes = ["what differs"] if any(row.note for row in rows) else []
     table = new_table(name, *numbers, *notes, right=numbers)

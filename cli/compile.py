@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli import tables
 from umakit.cli.console import print_json, progress, say, say_notices, say_wrapped
 from umakit.cli.options import (
     BackendOption,
@@ -29,10 +28,11 @@ from umakit.cli.options import (
     ScratchLimitOption,
     ShapesOption,
     WeightsOption,
-    export_options,
     find_backends,
     parse_shapes,
+    path_of,
 )
+from umakit.cli.tables import offload_summary
 
 from umakit.errors import InputError
 from umakit.files.outputs import check_distinct
@@ -72,6 +72,7 @@ MemoryMapOption = Annotated[
 
 
 def compile_(
+    context: typer.Context,
     model: ModelArgument,
     output: OutputOption,
     backend: BackendOption = None,
@@ -107,10 +108,7 @@ def compile_(
         from umakit.registration.sources.tree import input_files
         from umakit.tools.memory_map import draw_memory_map
 
-        options = export_options(
-            pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu,
-            scratch_limit, parallel_for, require_offload,
-        )  # fmt: skip
+        options = _export_options(context.params)
         found = find_backends(backend)
         own = map(cpu_file, cpu_texts(cpu))
         inputs = input_files(records, *own, backends=found, model=model_files(model))
@@ -131,6 +129,22 @@ def compile_(
     if memory_map is not None:
         say(f"Wrote {memory_map}")
     say(f"Next: uma run {shell_word(str(output))} --inputs in.npz{_options(backend, found)}")
+
+
+PASSED_ON = "force index_checks keep_layout cpu scratch_limit require_offload".split()
+"""Options of the command that are options of an export of the same names."""
+
+
+def _export_options(given: Mapping[str, Any]) -> ExportOptions:
+    from umakit.library.options import ExportOptions, parse_choose, parse_overlap, parse_weights
+    from umakit.memory.pools import parse_pool
+
+    return ExportOptions(
+        given["planner"], tuple(map(parse_pool, given["pool"] or [])),
+        parse_weights(given["weights"]), records=path_of(given, "records"),
+        overlap=parse_overlap(given["overlap"]), choose=parse_choose(given["choose"]),
+        parallel=given["parallel_for"], **{name: given[name] for name in PASSED_ON},
+    )  # fmt: skip
 
 
 def _json(library: Library, output: Path) -> dict[str, Any]:
@@ -162,13 +176,13 @@ def _print(library: Library, output: Path, has_records: bool) -> None:
     from umakit.library.identities import cpu_steps
 
     description = library.metadata["umakit"]
-    say_wrapped(tables.offload_summary(library.report))
+    say_wrapped(offload_summary(library.report))
     if library.report.offloaded:
         _say_cpu_steps(cpu_steps(description))
-    for line in tables.cpu_summary(description):
+    for line in cpu_summary(description):
         say_wrapped(line)
     if has_records and description["tilings"] is not None:
-        say_wrapped(tables.tilings_summary(description["tilings"]))
+        say_wrapped(tilings_summary(description["tilings"]))
     say(f"Wrote {output}")
 
 
@@ -180,3 +194,108 @@ def _say_cpu_steps(steps: Sequence[CpuStep]) -> None:
         say(f"  {step.text}")
     if len(steps) > MOST_STEPS:
         say(f"  and {len(steps) - MOST_STEPS} more, which --json lists")
+
+
+def memory_summary(memory: Mapping[str, Any]) -> list[str]:
+    """Return a line with arena, its lower bound and constants, and a line per pool if several."""
+    arena, bound = memory["arena_bytes"], memory["live_set_bound_bytes"]
+    ratio = f"{arena / bound:.2f} x the live-set bound" if bound else "nothing to place"
+    lines = [f"arena {arena:,} B ({ratio}), constants {memory['constants_bytes']:,} B"]
+    if len(memory["pools"]) > 1 or any(pool["size_bytes"] for pool in memory["pools"]):
+        lines += [f"  {_pool_summary(pool)}" for pool in memory["pools"]]
+    lines += [_pool_summary(scratchpad) for scratchpad in memory["scratchpads"]]
+    if memory["traffic"]:
+        lines.append(_traffic_summary(memory["traffic"]))
+    return lines
+
+
+def cpu_summary(description: Mapping[str, Any]) -> list[str]:
+    """Return lines about the memory and the tuned kernels of a library, by CPU if several.
+
+    Args:
+        description: section `umakit` of the library's metadata.
+    """
+    sections = description.get("cpus")
+    if not sections:
+        lines = [*memory_summary(description["memory"]), *scratch_summary(description)]
+        return [*lines, *choices_summary(description)]
+    lines = []
+    for section in sections:
+        name = section["cpu"]["name"]
+        first, *rest = [*memory_summary(section["memory"]), *scratch_summary(section)]
+        lines += [f"{name}: {first}", *rest]
+        lines += [f"{name}: {line}" for line in choices_summary(section)]
+    return lines
+
+
+def choices_summary(section: Mapping[str, Any]) -> list[str]:
+    """Return a line about the kernels chosen by tuning records; empty without records.
+
+    Args:
+        section: section `umakit` of the library's metadata, or its section of a CPU.
+    """
+    choices = section.get("choices")
+    if choices is None:
+        return []
+    tuned, kernels = choices["tuned"], choices["kernels"]
+    return [f"tuned choices for {tuned} of {kernels} kernels, the rules' own for the rest"]
+
+
+MOST_SCRATCH = 3
+"""Maximum number of layers with printed scratch; `--json` has all."""
+
+
+def scratch_summary(description: Mapping[str, Any]) -> list[str]:
+    """Return lines about a CPU library's use of the memory that `--scratch-limit` allows.
+
+    Args:
+        description: section `umakit` of the library's metadata, or its section of a CPU.
+    """
+    memory, scratch = description["memory"], description["memory"].get("scratch")
+    if scratch is None:
+        return []
+    lines = []
+    arena, generic = memory["arena_bytes"], scratch["generic_arena_bytes"]
+    if arena > generic and not description.get("most_parts"):  # `generic` lacks CPU scratch
+        taking = [each for each in description["layers"] if each["where"] == "cpu"]
+        taking.sort(key=lambda each: -each["scratch_bytes"])
+        named = [_with_scratch(each) for each in taking[:MOST_SCRATCH] if each["scratch_bytes"]]
+        text = f"; most scratch: {', '.join(named)}" if named else ""
+        lines.append(f"  {arena - generic:,} B more than for generic, {generic:,} B{text}")
+    reason = f"because of --scratch-limit {scratch['limit_percent']}"
+    if scratch["keeps_layout"]:
+        lines.append(f"  the network keeps its layout {reason}")
+    if scratch["generic_layers"]:
+        named = [_with_scratch(each) for each in scratch["generic_layers"]]
+        what = f"kernels as for generic {reason}, and the scratch of their own form"
+        lines.append(f"  {what}: {', '.join(named)}")
+    return lines
+
+
+def _with_scratch(layer: Mapping[str, Any]) -> str:
+    size = layer["scratch_bytes"]
+    return layer["name"] if size is None else f"{layer['name']} {size:,} B"
+
+
+def tilings_summary(tilings: Mapping[str, int]) -> str:
+    """Return a line about the number of layers tiled by records."""
+    layers, tuned = tilings["layers"], tilings["tuned"]
+    rest = "" if tuned == layers else "; the default for the rest, `uma tune` finds more"
+    return f"tuned tilings for {tuned} of {layers} layers that are cut into tiles{rest}"
+
+
+def _traffic_summary(traffic: Mapping[str, Any]) -> str:
+    """Return a line about the bytes moved to and from scratchpads, and the bytes saved."""
+    saved = sum(kept["saved"] for kept in traffic["kept"])
+    total = traffic["moved"] + saved
+    text = f"{traffic['moved']:,} B move to and from it in an inference"
+    if not saved:
+        return text
+    share = 100 * saved / total
+    return f"{text}; {saved:,} B more ({share:.1f} %) stay there between layers"
+
+
+def _pool_summary(pool: Mapping[str, Any]) -> str:
+    used, size = pool["used_bytes"], pool["size_bytes"]
+    share = f" of {size:,} B ({100 * used / size:.1f} %)" if size else " B"
+    return f"{pool['name']}: {used:,}{share}, {len(pool['tensors'])} tensors"

@@ -70,15 +70,13 @@ def print_whole(table: Any) -> None:
 
     A narrower table would cut off digits.
     """
-    from rich.cells import cell_len
     from rich.measure import Measurement
 
     out = console()
     _break_names(table, out.width)
     for column in table.columns:
         if column.no_wrap:  # numbers; headers may have several words
-            lines = "\n".join(str(each) for each in (column.header, *column.cells)).splitlines()
-            column.min_width = max([column.min_width or 0, *map(cell_len, lines)])
+            column.min_width = max(column.min_width or 0, _widest(column))
     out.width = max(
         out.width, Measurement.get(out, out.options.update(width=10_000), table).minimum
     )
@@ -97,19 +95,20 @@ def _break_names(table: Any, width: int) -> None:
 
     Layer names are paths, which would break anywhere otherwise.
     """
-    from rich.cells import cell_len
-
     first, *others = table.columns
-    taken = 0
-    for column in others:
-        lines = "\n".join(str(each) for each in (column.header, *column.cells)).splitlines()
-        taken += max(map(cell_len, lines), default=0) + GAP
-    room = width - taken
+    room = width - sum(_widest(column) + GAP for column in others)
     if first.no_wrap or room < NARROWEST_NAME:
         return
     first._cells[:] = [
         broken_at_slashes(each, room) if isinstance(each, str) else each for each in first._cells
     ]
+
+
+def _widest(column: Any) -> int:
+    from rich.cells import cell_len
+
+    lines = "\n".join(str(each) for each in (column.header, *column.cells)).splitlines()
+    return max(map(cell_len, lines), default=0)
 
 
 def broken_at_slashes(text: str, width: int) -> str:
@@ -140,11 +139,7 @@ def print_any_character() -> None:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Show the progress: a spinner on a terminal, lines with seconds elsewhere.
-
-    Yields:
-        A function to call with each new stage.
-    """
+    """Show the progress: a spinner on a terminal, lines with seconds elsewhere."""
     if sys.stderr.isatty():
         from rich.text import Text
 

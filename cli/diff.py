@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,9 +29,9 @@ from umakit.cli.options import (
     check_wave,
     device_of,
     device_with,
-    export_options,
     find_backends,
     parse_shapes,
+    path_of,
     repeated_options,
     said_when_it_fails,
 )
@@ -41,8 +42,10 @@ from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
+    from umakit.devices.waveforms import WaveFile
     from umakit.pipeline import ExportOptions
     from umakit.tools.diff import DiffResult
+    from umakit.tools.diff.result import DifferenceFiles
 
 HELP = """Find the first operator whose result is wrong.
 
@@ -174,60 +177,22 @@ def diff(
     timeout: DiffTimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
-    device = device_with(rtl, device_of(device, backend))
+    options = {**context.params, "device": device_with(rtl, device_of(device, backend))}
     check_wave(wave, rtl)
-    shapes = parse_shapes(input_shapes)
+    options["input_shapes"] = parse_shapes(input_shapes)
     folder = output or Path(f"{model.stem}_diff")
     if status_of(folder) is not None and not folder.is_dir():
         raise InputError(
             "exists and is not a folder", where=str(folder), fix="choose another --output"
         )
-    compiling = {
-        "--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights,
-        "--keep-layout": keep_layout, "--choose": choose != "order", "--cpu": cpu != "generic",
-    }  # fmt: skip
-    _check_library(library, compiling)
+    given = _compiling(options)
+    if library is not None and given:
+        raise InputError(
+            f"{given[0]} is for compiling, and {library} is compiled already",
+            fix=f"leave out {given[0]} or --library",
+        )
     with progress() as tell:
-        tell("loading TVM")
-        from umakit.devices.catalogue import device_file
-        from umakit.devices.run import load_inputs
-        from umakit.devices.waveforms import WaveFile
-        from umakit.frontend import model_files
-        from umakit.library.metadata import library_files
-        from umakit.machine.cpu import cpu_file
-        from umakit.registration.sources.tree import input_files
-        from umakit.tools.diff import DiffSettings, diff_model
-        from umakit.tools.diff.result import DifferenceFiles
-
-        found = find_backends(backend)
-        own = cpu_file(cpu), device_file(device)
-        read = input_files(*own, backends=found, model=model_files(model))
-        if library is not None:
-            # A folder inside the library's folder is harmless.
-            is_output = os.path.realpath(folder) == os.path.realpath(library)
-            read += [library] if is_output else library_files(library)
-        files = DifferenceFiles(folder, inputs, read, force)
-        files.check()
-        file = None if wave is None else WaveFile(wave, force=force, inputs=files.inputs)
-        if file is not None:
-            file.check()
-        with said_when_it_fails(file):
-            settings = DiffSettings(
-                library=library,
-                options=_options(pool, planner, weights, keep_layout, choose, cpu),
-                device=device,
-                inputs=None if inputs is None else load_inputs(inputs),
-                reference=reference,
-                tolerance=tolerance,
-                integer_tolerance=integer_tolerance,
-                most=most,
-                input_shapes=shapes,
-                rounding=rounding,
-                timeout=timeout,
-                wave=file,
-            )
-            result = diff_model(model, found, settings, progress=tell)
+        result, files, file = _compare(model, options, folder, tell)
     written = files.write(result) if output or result.differs else {}
     say_notices(result.notices, as_json)
     if as_json:
@@ -240,27 +205,74 @@ def diff(
     return 1 if result.differs else 0 if result.agrees else NOT_COMPARED
 
 
-def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
-    given = [name for name, value in compiling.items() if value]
-    if library is not None and given:
-        raise InputError(
-            f"{given[0]} is for compiling, and {library} is compiled already",
-            fix=f"leave out {given[0]} or --library",
-        )
+def _compiling(options: Mapping[str, Any]) -> list[str]:
+    """Return the given options of compiling, such as `--pool`."""
+    defaults = {"backend": None, "pool": None, "planner": None, "weights": None,
+                "keep_layout": False, "choose": "order", "cpu": "generic"}  # fmt: skip
+    return [
+        f"--{name.replace('_', '-')}" for name, default in defaults.items()
+        if options[name] != default and (options[name] or default)
+    ]  # fmt: skip
 
 
-def _options(
-    pool: list[str] | None,
-    planner: str | None,
-    weights: str | None,
-    keep_layout: bool,
-    choose: str,
-    cpu: str,
-) -> ExportOptions | None:
-    if not (pool or planner or weights or keep_layout or choose != "order" or cpu != "generic"):
+PASSED_ON = (
+    "device reference tolerance integer_tolerance most input_shapes rounding timeout"
+).split()
+"""Options that are settings of the same names."""
+
+
+def _compare(
+    model: Path, options: Mapping[str, Any], folder: Path, tell: Callable[[str], None]
+) -> tuple[DiffResult, DifferenceFiles, WaveFile | None]:
+    """Run a network and its reference; return the result, its files, and the waveform.
+
+    Args:
+        options: options of the command by parameter name.
+    """
+    tell("loading TVM")
+    from umakit.devices.catalogue import device_file
+    from umakit.devices.run import load_inputs
+    from umakit.devices.waveforms import WaveFile
+    from umakit.frontend import model_files
+    from umakit.library.metadata import library_files
+    from umakit.machine.cpu import cpu_file
+    from umakit.registration.sources.tree import input_files
+    from umakit.tools.diff import DiffSettings, diff_model
+    from umakit.tools.diff.result import DifferenceFiles
+
+    library, inputs, wave = (path_of(options, name) for name in ("library", "inputs", "wave"))
+    found = find_backends(options["backend"])
+    own = cpu_file(options["cpu"]), device_file(options["device"])
+    read = input_files(*own, backends=found, model=model_files(model))
+    if library is not None:
+        # A folder inside the library's folder is harmless.
+        is_output = os.path.realpath(folder) == os.path.realpath(library)
+        read += [library] if is_output else library_files(library)
+    files = DifferenceFiles(folder, inputs, read, options["force"])
+    files.check()
+    file = None if wave is None else WaveFile(wave, force=options["force"], inputs=files.inputs)
+    if file is not None:
+        file.check()
+    with said_when_it_fails(file):
+        settings = DiffSettings(
+            library=library, options=_options(options), wave=file,
+            inputs=None if inputs is None else load_inputs(inputs),
+            **{name: options[name] for name in PASSED_ON},
+        )  # fmt: skip
+        return diff_model(model, found, settings, progress=tell), files, file
+
+
+def _options(given: Mapping[str, Any]) -> ExportOptions | None:
+    if not set(_compiling(given)) - {"--backend"}:
         return None
-    given = planner or DEFAULT_PLANNER, weights or "c"
-    return export_options(pool, *given, keep_layout=keep_layout, choose=choose, cpu=cpu)
+    from umakit.library.options import ExportOptions, parse_choose, parse_weights
+    from umakit.memory.pools import parse_pool
+
+    return ExportOptions(
+        given["planner"] or DEFAULT_PLANNER, tuple(map(parse_pool, given["pool"] or [])),
+        parse_weights(given["weights"] or "c"), keep_layout=given["keep_layout"],
+        choose=parse_choose(given["choose"]), cpu=given["cpu"],
+    )  # fmt: skip
 
 
 def _print(

@@ -77,7 +77,6 @@ def verdict(result: DiffResult, is_rtl: bool = False) -> list[str]:
     """Return lines about the first difference, the outputs, and the comparison.
 
     Args:
-        result: the comparison.
         is_rtl: whether the accelerators' designs ran; the lines then say so.
     """
     lines = [_inferences(result), *_wrong_references(result)]

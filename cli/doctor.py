@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from umakit.cli.console import print_json, progress, say, say_wrapped
 from umakit.cli.options import DEVICE_NAMES, JsonOption, device_of
 
 from umakit.devices import find_device
-
-if TYPE_CHECKING:
-    from umakit.tools.doctor import Check
 
 HELP = """What is missing before a backend's first run, and what to do about each.
 
@@ -41,7 +38,6 @@ def doctor(
     ] = "host",
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     machine = find_device(device_of(device, None if backend is None else [backend]))
     with progress() as tell:
         tell("starting")
@@ -55,18 +51,14 @@ def doctor(
         print_json(diagnosis.as_json())
     else:
         for check in diagnosis.checks:
-            _show(check)
+            place = f"{check.where}: " if check.where else ""
+            say_wrapped(f"{check.status:<8} {check.name}: {place}{check.message}")
+            if check.mend:
+                say_wrapped(f"{'':<8} to do: {check.mend}")
         found = diagnosis.as_json()
         say("")
         say(f"{_count(found['errors'], 'error')}, {_count(found['warnings'], 'warning')}")
     return FOUND_ERRORS if diagnosis.has_errors else 0
-
-
-def _show(check: Check) -> None:
-    place = f"{check.where}: " if check.where else ""
-    say_wrapped(f"{check.status:<8} {check.name}: {place}{check.message}")
-    if check.mend:
-        say_wrapped(f"{'':<8} to do: {check.mend}")
 
 
 def _count(number: int, what: str) -> str:

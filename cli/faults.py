@@ -81,8 +81,6 @@ def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -
     """Print a sentence about an exception, and return the exit code.
 
     Args:
-        error: exception that a command raised.
-        interrupted: whether Ctrl-C was pressed.
         fault: error of writing to standard output; None without one.
     """
     # A library may turn the interrupt into another exception.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,7 +55,6 @@ class Checks:
     """The limits of a report, and the report to compare with.
 
     Attributes:
-        limits: all limits.
         earlier: the saved report of a budget; None without one.
         read: files that the limits were read from.
         checked: checked limits with their excesses; empty before `check_limits`.
@@ -71,9 +70,6 @@ class Checks:
 
         Args:
             figures: the report as JSON.
-
-        Raises:
-            InputError: a figure is unknown, or there is no report to compare with.
         """
         if not self.limits:
             return
@@ -86,11 +82,7 @@ class Checks:
         self.checked = check_limits(self.limits, report, comparison)
 
     def check_comparison(self, comparison: Comparison) -> None:
-        """Check the limits against B of a comparison.
-
-        Raises:
-            InputError: a figure is unknown or not comparable.
-        """
+        """Check the limits against B of a comparison."""
         from umakit.tools.comparison.limits import check_limits
 
         self.checked = check_limits(self.limits, comparison.b, comparison)
@@ -117,13 +109,7 @@ def read_checks(fail_if: list[str] | None, budget: Path | None, *, compares: boo
     """Return the limits of the command line and of a budget.
 
     Args:
-        fail_if: limits as texts.
-        budget: file of limits; None without one.
         compares: whether a given A replaces the budget's report.
-
-    Raises:
-        InputError: a limit is malformed.
-        RecordsError: the budget, or its report, cannot be read.
     """
     if not fail_if and budget is None:
         return Checks([])
@@ -150,11 +136,6 @@ def check_options(
     write_budget: Path | None,
     trace: Path | None,
 ) -> None:
-    """Refuse options that contradict each other.
-
-    Raises:
-        InputError: names the options.
-    """
     if model is None and compare is None:
         raise InputError("MODEL is missing", fix="name a model, or two reports: --compare A B")
     for name, value in {"--write-budget": write_budget, "--trace": trace}.items():
@@ -164,33 +145,6 @@ def check_options(
     if budget is not None and write_budget is not None:
         raise InputError("a budget is either checked or written",
                          fix="leave --budget or --write-budget out")  # fmt: skip
-
-
-def check_written(path: Path | None, read: list[Path], force: bool) -> None:
-    """Refuse a budget path that must not be written, before any work."""
-    if path is not None:
-        from umakit.tools.comparison.budget import check_budget
-
-        check_budget(path, read, force=force)
-
-
-def write(
-    path: Path | None, figures: Mapping[str, Any], read: list[Path], force: bool
-) -> list[Path]:
-    """Write a budget of a report as JSON; return the written files."""
-    if path is None:
-        return []
-    from umakit.tools.comparison.budget import write_budget
-    from umakit.tools.comparison.reading import report_of
-
-    return [path, write_budget(path, report_of(figures), read, force=force)]
-
-
-def size_of(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
-    """Return the key `size` of a report: sizes of the code of a library on this machine."""
-    from umakit.tools.comparison.sources import size_view
-
-    return {"size": size_view(library, progress)}
 
 
 def size_text(size: Mapping[str, Any]) -> str:

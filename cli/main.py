@@ -161,7 +161,6 @@ def _command() -> typer.core.TyperGroup:
 
 
 def console_script() -> None:
-    """Entry point of the console script."""
     sys.exit(run_command())
 
 

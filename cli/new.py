@@ -126,7 +126,6 @@ def new(
     merge: MergeOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     given = {
         "operators": operators,
         "layout": layout,
@@ -196,7 +195,6 @@ def bring_up_to_date(
 
 
 def on_terminal() -> bool:
-    """Whether input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -223,7 +221,6 @@ def show_update(update: Update) -> None:
 
 
 def refuse_flags_of_kinds(flags: dict[str, str]) -> None:
-    """Refuse flags next to `--tutorial`."""
     for flag, text in flags.items():
         raise ScaffoldError(
             f"--{flag} {text}: a tutorial has none, its accelerator is finished",
@@ -232,11 +229,7 @@ def refuse_flags_of_kinds(flags: dict[str, str]) -> None:
 
 
 def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, str]]:
-    """Return the kind and the values of omitted flags; on a terminal, from the user's answers.
-
-    Raises:
-        ScaffoldError: the kind, or a flag or value for the kind, is unknown.
-    """
+    """Return the kind and the values of omitted flags; on a terminal, from the user's answers."""
     from umakit.tools.scaffold import KINDS, answers_of, kind_of
 
     if kind_name is None and on_terminal():
@@ -258,7 +251,6 @@ def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, s
 
 
 def prompt(question: str, default: str, check: Any) -> str:
-    """Ask until `check` accepts the answer."""
     while True:
         answer = str(typer.prompt(question, default=default))
         try:
@@ -270,11 +262,7 @@ def prompt(question: str, default: str, check: Any) -> str:
 
 
 def read_map(path: str | None) -> str:
-    """Return the text of a register map.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """Return the text of a register map."""
     if not path:
         return ""
     try:

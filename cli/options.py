@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +15,10 @@ from umakit.devices import DEVICES, HOST
 from umakit.devices.addresses import is_address
 from umakit.devices.catalogue import ADDRESSES, RTL, device_file
 from umakit.errors import BackendError, DeviceError, InputError, LibraryError
-from umakit.memory.planners import DEFAULT_SCRATCH_LIMIT, LARGEST_SCRATCH_LIMIT, PLANNERS
+from umakit.memory.planners import LARGEST_SCRATCH_LIMIT, PLANNERS
 
 if TYPE_CHECKING:
     from umakit.devices.waveforms import WaveFile
-    from umakit.pipeline import ExportOptions
 
 ModelArgument = Annotated[
     Path,
@@ -219,11 +218,7 @@ WaveOption = Annotated[
 
 
 def check_wave(wave: Path | None, is_rtl: bool) -> None:
-    """Refuse a waveform if no design runs.
-
-    Raises:
-        InputError: a waveform is requested without `--rtl`.
-    """
+    """Refuse a waveform if no design runs."""
     if wave is not None and not is_rtl:
         from umakit.devices.waveforms import no_design
 
@@ -242,15 +237,6 @@ def said_when_it_fails(file: WaveFile | None) -> Iterator[None]:
 
 
 def device_with(rtl: bool, device: str) -> str:
-    """Return the name of the device to run on.
-
-    Args:
-        rtl: whether designs replace simulators.
-        device: the named device.
-
-    Raises:
-        InputError: `--rtl` is combined with another device.
-    """
     if rtl and device != HOST.name:
         raise InputError(f"--rtl runs on this machine, not on {device}", fix="leave --device out")
     return RTL.name if rtl else device
@@ -262,9 +248,6 @@ def device_of(device: str, backends: list[str] | None) -> str:
     Args:
         device: a name or a path.
         backends: names or folders of backends, which may have `devices/NAME.toml`.
-
-    Raises:
-        BackendError: a named backend does not exist.
     """
     if _is_known(device):
         return device
@@ -277,7 +260,6 @@ def device_of_library(device: str, library: Path | None = None) -> str:
     The library's backends are searched first, then all other backends known by name.
 
     Args:
-        device: a name or a path.
         library: an exported library; None, or a model, if there is no library.
     """
     if _is_known(device):
@@ -305,11 +287,7 @@ def _is_known(device: str) -> bool:
 
 
 def _board_of(backend: str, device: str) -> Path | None:
-    """Return a backend's file of a device; None if the backend has no such file.
-
-    Raises:
-        BackendError: the backend does not exist or cannot be loaded.
-    """
+    """Return a backend's file of a device; None if the backend has no such file."""
     from umakit.backend.registry import locate_backend
 
     found = locate_backend(backend)
@@ -317,12 +295,12 @@ def _board_of(backend: str, device: str) -> Path | None:
     return file if file.is_file() else None
 
 
-def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
-    """Parse texts of the form `name:[1,2,3]`; the brackets may be omitted.
+def path_of(options: Mapping[str, Any], name: str) -> Path | None:
+    return None if options[name] is None else Path(options[name])
 
-    Raises:
-        InputError: a text is malformed.
-    """
+
+def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
+    """Parse texts of the form `name:[1,2,3]`; the brackets may be omitted."""
     shapes = {}
     for text in texts or []:
         name, separator, sizes = text.rpartition(":")
@@ -337,13 +315,7 @@ def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
 
 
 def find_backends(names: list[str] | None) -> list[Any]:
-    """Load accelerators by name or folder.
-
-    Raises:
-        BackendError: a named accelerator does not exist or cannot be loaded.
-        AcceleratorConfigError: `accel.toml` has a mistake; raised for every command, even one that
-            needs little of the file.
-    """
+    """Load accelerators by name or folder."""
     from umakit.backend.registry import find_backend
 
     found = [find_backend(name) for name in names or []]
@@ -353,12 +325,7 @@ def find_backends(names: list[str] | None) -> list[Any]:
 
 
 def repeated_options(context: typer.Context, left_out: Collection[str]) -> list[str]:
-    """Return the given options of a command as words of a command line.
-
-    Args:
-        context: the call.
-        left_out: names of parameters to omit.
-    """
+    """Return the given options of a command as words of a command line."""
     words: list[str] = []
     for option in context.command.params:
         value = context.params[str(option.name)]
@@ -373,12 +340,7 @@ def repeated_options(context: typer.Context, left_out: Collection[str]) -> list[
 
 
 def find_designs(names: list[str] | None) -> list[Any]:
-    """Return the designs of backends, given by name or folder, without loading the backends.
-
-    Raises:
-        BackendError: a named backend does not exist.
-        AcceleratorConfigError: a backend has no section `[rtl]`.
-    """
+    """Return the designs of backends, given by name or folder, without loading the backends."""
     if not names:
         return []
     from umakit.backend.registry import locate_backend
@@ -386,48 +348,3 @@ def find_designs(names: list[str] | None) -> list[Any]:
 
     found = [locate_backend(name) for name in names]
     return [design_of(each.folder or each.load().folder) for each in found]
-
-
-def export_options(
-    pools: list[str] | None,
-    planner: str,
-    weights: str,
-    records: Path | None = None,
-    overlap: str = "free",
-    force: bool = False,
-    index_checks: bool = True,
-    keep_layout: bool = False,
-    choose: str = "order",
-    cpu: str = "generic",
-    scratch_limit: int = DEFAULT_SCRATCH_LIMIT,
-    parallel: int = 0,
-    require_offload: bool = False,
-) -> ExportOptions:
-    """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
-
-    Raises:
-        UmakitError: an option is invalid.
-    """
-    from umakit.library.options import (
-        ExportOptions,
-        parse_choose,
-        parse_overlap,
-        parse_weights,
-    )
-    from umakit.memory.pools import parse_pool
-
-    return ExportOptions(
-        planner,
-        tuple(parse_pool(text) for text in pools or []),
-        parse_weights(weights),
-        records=records,
-        overlap=parse_overlap(overlap),
-        force=force,
-        index_checks=index_checks,
-        keep_layout=keep_layout,
-        choose=parse_choose(choose),
-        cpu=cpu,
-        scratch_limit=scratch_limit,
-        parallel=parallel,
-        require_offload=require_offload,
-    )

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli.compare import CompareOption, compare_networks, measuring_of, path_of
+from umakit.cli.compare import CompareOption, compare_networks, measuring_of
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
-from umakit.cli.inference_tables import print_inferences
 from umakit.cli.limits import (
     BudgetOption,
     Checks,
@@ -19,11 +18,8 @@ from umakit.cli.limits import (
     SizeOption,
     WriteBudgetOption,
     check_options,
-    check_written,
     read_checks,
-    size_of,
     size_text,
-    write,
 )
 from umakit.cli.options import (
     BackendOption,
@@ -43,10 +39,17 @@ from umakit.cli.options import (
     device_of,
     find_backends,
     parse_shapes,
+    path_of,
 )
-from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import Table, macs_summary, print_energy, text_table
-from umakit.cli.traces import say_trace
+from umakit.cli.tables import (
+    Table,
+    macs_summary,
+    print_energy,
+    print_inferences,
+    print_owners,
+    say_trace,
+    text_table,
+)
 
 from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
 from umakit.tools.columns import (
@@ -139,7 +142,6 @@ def report(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
     check_options(model, compare, budget, write_budget, trace)
     checks = read_checks(fail_if, budget, compares=compare is not None)
@@ -187,7 +189,10 @@ class Files:
                 check_parent(file)
 
     def check(self, read: list[Path]) -> None:
-        check_written(self.budget, read, self.force)
+        if self.budget is not None:
+            from umakit.tools.comparison.budget import check_budget
+
+            check_budget(self.budget, read, force=self.force)
         if self.page is not None:
             check_file(self.page, PAGE, read, force=self.force)
         if self.trace is not None:
@@ -216,7 +221,6 @@ def _measure(
 
     Args:
         options: options of the command by parameter name.
-        shapes: parsed `--input-shapes`.
     """
     tell("loading TVM")
     from umakit.devices.catalogue import device_file
@@ -224,6 +228,9 @@ def _measure(
     from umakit.frontend import model_files
     from umakit.machine.cpu import cpu_file
     from umakit.registration.sources.tree import input_files
+    from umakit.tools.comparison.budget import write_budget
+    from umakit.tools.comparison.reading import report_of
+    from umakit.tools.comparison.sources import size_view
     from umakit.tools.page import html, make_page
     from umakit.tools.trace import write_trace
     from umakit.tools.trace.reported import trace_of_report
@@ -241,7 +248,7 @@ def _measure(
         if files.trace is not None:
             traces.append(trace_of_report(found, *ran))
         if options["size"]:
-            sizes.update(size_of(ran[0], tell))
+            sizes["size"] = size_view(ran[0], tell)
 
     measuring = measuring_of(options, shapes)
     page = make_page(model, found, measuring=measuring, progress=tell, observe=observe)
@@ -249,8 +256,10 @@ def _measure(
     checks.check_limits(figures)
     if files.page is not None:
         write_file(files.page, html(page).encode("utf-8"), PAGE, read, force=force)
-    saved = write(files.budget, figures, read, force)
+    saved: list[Path] = []
     written = None
+    if files.budget is not None:
+        saved = [files.budget, write_budget(files.budget, report_of(figures), read, force=force)]
     if files.trace is not None:
         written = write_trace(files.trace, traces[0], read, force=force, progress=tell)
     return Done(page, figures, saved, written)
@@ -264,7 +273,7 @@ def _print(page: Page) -> None:
         for line in notes_on(bounds):
             say_wrapped(line)
     print_owners(page.accounting, with_host=True)
-    print_energy(page.events)
+    print_energy(page.accounting)
     say_wrapped(
         f"{page.offloaded_text}, {macs_summary(page.offload)}; {page.accounting.cpu_summary}"
     )
@@ -278,7 +287,6 @@ def _print(page: Page) -> None:
 
 
 def layer_table(page: Page) -> Table:
-    """Return a table of each layer's cycles, prediction, bound and bottleneck."""
     macs = Column("MACs", lambda layer: count(layer.macs))
     simulated = Column("simulated", lambda layer: _own(layer, known_count(layer.clock_cycles)))
     if not page.tiled:
@@ -320,7 +328,6 @@ TILED = (
 
 
 def bounds_table(bounds: AcceleratorBounds) -> Table:
-    """Return a table of the bounds of all layers on an accelerator together."""
     columns = (
         Column("cycles", lambda each: known_count(each.cycles)),
         Column("bytes", lambda each: known_count(each.bytes) if each.name in WITH_BYTES else ""),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli import tables
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
-from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import (
     ChosenCpuOption,
     CpuClockOption,
@@ -28,13 +27,10 @@ from umakit.cli.options import (
     find_designs,
     said_when_it_fails,
 )
-from umakit.cli.owner_tables import print_owners, profile_table
-from umakit.cli.tables import print_energy
-from umakit.cli.traces import say_trace
 
 from umakit.devices import find_device
 from umakit.devices.catalogue import device_file
-from umakit.devices.totals import CycleTotals
+from umakit.devices.totals import CycleTotals, difference_percent, source_of
 from umakit.errors import InputError
 from umakit.machine.cpu import GENERIC, NATIVE
 from umakit.tools.columns import view
@@ -43,8 +39,7 @@ if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
     from umakit.devices.waveforms import WrittenWave
     from umakit.partition.report import UnusedBackend
-    from umakit.tools.accounting import Accounting
-    from umakit.tools.energy import NetworkEvents
+    from umakit.tools.accounting import RunReport
     from umakit.tools.inferences.figures import SeveralInferences
     from umakit.tools.runs import RunFiles, RunSettings
     from umakit.tools.trace import TraceSummary
@@ -172,13 +167,13 @@ def run(
     if file is not None:
         say(file.sentence)
     if done.trace is not None:
-        say_trace(trace, done.trace)
+        tables.say_trace(trace, done.trace)
     if done.accounting is not None:
         _print_profile(done.result.layers, done.accounting)
     if done.several is not None:
-        print_inferences(done.several)
-    if done.events is not None:
-        print_energy(done.events)
+        tables.print_inferences(done.several)
+    if done.accounting is not None:
+        tables.print_energy(done.accounting)
     if print_time:
         print_whole(tables.time_table(done.result.times))
 
@@ -191,8 +186,7 @@ class _Done:
     cpu: str
     unused: Sequence[UnusedBackend]
     trace: TraceSummary | None
-    accounting: Accounting | None = None
-    events: NetworkEvents | None = None
+    accounting: RunReport | None = None
     several: SeveralInferences | None = None
 
 
@@ -230,34 +224,24 @@ def _run(
     if not how.profile:
         return done
     from umakit.tools.accounting import account
-    from umakit.tools.energy import NetworkEvents
     from umakit.tools.inferences.figures import measured_inferences
 
     designs = [each.backend for each in how.rtl]
     if how.inferences is not None:
         several = measured_inferences(description, result, cpu_clock, designs)
         done = replace(done, several=several)
-    accounting = account(description, result, cpu_clock, designs)
-    return replace(done, accounting=accounting, events=NetworkEvents.of(accounting.rows))
+    return replace(done, accounting=account(description, result, cpu_clock, designs))
 
 
 def _check_time(device: str, option: str) -> None:
-    """Refuse an option about host time for an emulated device.
-
-    Raises:
-        InputError: the device has no time of its own.
-    """
+    """Refuse an option about host time for an emulated device."""
     found = find_device(device)
     if not found.has_time:
         raise InputError(f"{found.name} has no time of its own", fix=f"leave {option} out")
 
 
 def _check_inferences(inferences: int | None, profile: bool, repeat: int) -> None:
-    """Refuse inferences that cannot be distinguished.
-
-    Raises:
-        InputError: there is no profile, or each inference is repeated.
-    """
+    """Refuse inferences that cannot be distinguished."""
     if inferences is not None and not profile:
         raise InputError("--inferences tells inferences of a profile apart", fix="add --profile")
     if inferences is not None and repeat != 1:
@@ -267,9 +251,9 @@ def _check_inferences(inferences: int | None, profile: bool, repeat: int) -> Non
         )
 
 
-def _print_profile(layers: Sequence[LayerProfile], accounting: Accounting) -> None:
-    print_whole(profile_table(accounting))
-    print_owners(accounting)
+def _print_profile(layers: Sequence[LayerProfile], accounting: RunReport) -> None:
+    print_whole(tables.profile_table(accounting))
+    tables.print_owners(accounting)
     say_wrapped(accounting.headline)
     for sentence in accounting.host.sentences:
         say_wrapped(sentence)
@@ -293,13 +277,12 @@ def _run_json(done: _Done, wave: WrittenWave | None) -> dict[str, Any]:
     report["runs"] = result.runs
     report["layers"] = [_layer_json(layer) for layer in result.layers]
     if result.layers:
-        cycles = [layer.measured_and_predicted for layer in result.layers]
-        report["totals"] = CycleTotals.of(cycles).as_json()
+        report["totals"] = CycleTotals.of(result.layers).as_json()
     if done.accounting is not None:
         report["accounting"] = done.accounting.as_json()
     report["inferences"] = None if done.several is None else done.several.as_json()
-    if done.events is not None:
-        report["events"] = done.events.as_json()
+    if done.accounting is not None:
+        report["events"] = done.accounting.events
     report["wave"] = None if wave is None else wave.as_json()
     report["cpu"] = done.cpu
     report["unused_backends"] = [each.as_json() for each in done.unused]
@@ -314,10 +297,10 @@ MEASURED = (
 
 def _layer_json(layer: LayerProfile) -> dict[str, Any]:
     """Return a layer's measurements; null if not measured, missing host figures omitted."""
-    compared = layer.measured_and_predicted
     figures = {
         **view(layer, "name where identity macs device_macs clock_cycles predicted_cycles"),
-        **view(compared, "difference_percent source"),
+        "difference_percent": difference_percent(layer),
+        "source": source_of(layer),
         **view(layer, MEASURED),
     }
     host = [key for key in figures if key.endswith(("seconds", "instructions"))]

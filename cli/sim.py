@@ -15,7 +15,7 @@ from umakit.cli.options import (
     RoundingOption,
     ShapesOption,
 )
-from umakit.cli.sim_network import NetworkCall, SweepFiles, simulate_network
+from umakit.cli.sim_network import SweepFiles, simulate_network
 from umakit.cli.tables import new_table
 
 from umakit.errors import InputError
@@ -185,7 +185,6 @@ def sim(
     pack_columns: PackOption = False,
     as_json: ProductJsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     _check_one(context, model, gemm)
     if gemm is not None:
         array = (rows, cols, drain, preload, pack_columns)
@@ -194,11 +193,7 @@ def sim(
     assert model is not None  # `_check_one` ensures a model or a product
     if backend is None:
         raise InputError("a network needs an accelerator", fix="name it with --backend")
-    asked = NetworkCall(
-        model, backend, set_ or [], sweep or [], inferences, cost, simulate, workers, scheduler,
-        input_shapes, rounding, keep_layout,
-    )  # fmt: skip
-    return simulate_network(asked, SweepFiles(records, plot, force), as_json)
+    return simulate_network(model, context.params, SweepFiles(records, plot, force))
 
 
 def _check_one(context: typer.Context, model: Path | None, gemm: str | None) -> None:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.cli.console import (
+    NARROWEST_NAME,
     console,
     print_json,
     print_whole,
@@ -21,16 +21,8 @@ from umakit.cli.console import (
     say_notices,
     say_wrapped,
 )
-from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import find_backends, parse_shapes
-from umakit.cli.sim_tables import (
-    front_sentence,
-    network_table,
-    notes_of,
-    sweep_sentence,
-    sweep_table,
-)
-from umakit.cli.tables import offload_summary
+from umakit.cli.tables import offload_summary, print_inferences, text_table
 
 from umakit.errors import InputError
 from umakit.files.outputs import check_distinct
@@ -39,7 +31,6 @@ if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
     from umakit.tools.sweeps import Cost, Source, Sweep
     from umakit.tools.sweeps.settings import Settings
-    from umakit.tools.tuning.workers import Workers
 
 BOTH = "both"
 
@@ -49,8 +40,6 @@ class SweepFiles:
     """The files that a sweep writes.
 
     Attributes:
-        records: file of the results of finished machines; None for none.
-        plot: picture of the sweep; None for none.
         force: whether the picture may replace a file that umakit did not write.
     """
 
@@ -63,11 +52,7 @@ class SweepFiles:
         return [path for path in (self.records, self.plot) if path is not None]
 
     def check(self, inputs: list[Path]) -> None:
-        """Refuse files that must not be written.
-
-        Raises:
-            UmakitError: names the file.
-        """
+        """Refuse files that must not be written."""
         from umakit.tools.sweeps.plot import check_plot
         from umakit.tools.sweeps.records import check_records
 
@@ -78,79 +63,43 @@ class SweepFiles:
             check_records(self.records, inputs)
 
 
-@dataclass(frozen=True)
-class NetworkCall:
-    """The options of a call with a network.
-
-    Attributes:
-        model: file of the network.
-        backend: name or folder of the accelerator.
-        settings, sweeps: texts of `--set` and `--sweep`.
-        inferences: number of inferences to predict; None for one.
-        cost, simulate, workers, scheduler, input_shapes, rounding, keep_layout: options.
-    """
-
-    model: Path
-    backend: str
-    settings: list[str]
-    sweeps: list[str]
-    inferences: int | None
-    cost: str
-    simulate: bool
-    workers: int
-    scheduler: str | None
-    input_shapes: list[str] | None
-    rounding: str | None
-    keep_layout: bool
-
-
-def simulate_network(call: NetworkCall, files: SweepFiles, as_json: bool) -> int:
+def simulate_network(model: Path, options: Mapping[str, Any], files: SweepFiles) -> int:
     """Predict a network on one machine, or on all machines of a sweep, and print the result.
 
     Args:
-        call: network, accelerator and options.
-        files: files to write.
-        as_json: whether JSON is printed instead of tables.
-
-    Returns:
-        The exit code.
+        options: options of the command by parameter name.
     """
-    shapes = parse_shapes(call.input_shapes)
-    costs = _costs(call.cost)
+    shapes, as_json = parse_shapes(options["input_shapes"]), options["as_json"]
+    costs, sweeps, inferences = _costs(options["cost"]), options["sweep"], options["inferences"]
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
         from umakit.registration.sources.tree import input_files
         from umakit.tools.sweeps import Source, parse_settings, parse_sweeps, read_configuration
 
-        (found,) = find_backends([call.backend])
-        read = input_files(backends=[found], model=model_files(call.model))
+        (found,) = find_backends([options["backend"]])
+        read = input_files(backends=[found], model=model_files(model))
         files.check(read)
-        if not call.sweeps and (files.written or call.simulate):
+        if not sweeps and (files.written or options["simulate"]):
             raise InputError("--records, --plot and --simulate go with --sweep only")
-        if call.sweeps and call.inferences is not None:
+        if sweeps and inferences is not None:
             raise InputError(
                 "--inferences is of one machine", fix="leave --sweep or --inferences out"
             )
         configuration = read_configuration(found.folder)
-        settings = parse_settings(call.settings, configuration)
-        points = parse_sweeps(call.sweeps, configuration, settings)
+        settings = parse_settings(options["set_"] or [], configuration)
+        points = parse_sweeps(sweeps or [], configuration, settings)
         source = Source.of(
-            call.model, found.folder, shapes=shapes, rounding=call.rounding,
-            keep_layout=call.keep_layout, others=files.written,
+            model, found.folder, shapes=shapes, rounding=options["rounding"],
+            keep_layout=options["keep_layout"], others=files.written,
         )  # fmt: skip
-        if not call.sweeps:
-            return _one(source, found, settings, call.inferences, tell, as_json)
+        if not sweeps:
+            return _one(source, found, settings, inferences, tell, as_json)
         _check_predicts(found)
-    return _many(call, source, points, costs, files, read, as_json)
+    return _many(options, source, points, costs, files, read)
 
 
 def _costs(text: str) -> tuple[Cost, ...]:
-    """Return the costs that span a Pareto front.
-
-    Raises:
-        InputError: the cost is unknown.
-    """
     known: tuple[Cost, ...] = ("cells", "scratchpad")
     if text == BOTH:
         return known
@@ -178,6 +127,7 @@ def _one(
 ) -> int:
     from umakit.tools.energy.columns import missing_text
     from umakit.tools.sweeps import machine_with, predict_network
+    from umakit.tools.sweeps.columns import network_table
     from umakit.tools.sweeps.points import network_of
     from umakit.tools.sweeps.predict import without_cost_model
 
@@ -198,7 +148,9 @@ def _one(
         return 0
     if missing:
         say(f"note: {missing}", error=True)
-    print_whole(network_table(predicted))
+    table = text_table("layer", network_table(predicted))
+    table.columns[0].min_width = NARROWEST_NAME
+    print_whole(table)
     say_wrapped(offload_summary(predicted.report))
     lacking = missing_text(predicted.energy)
     if lacking:
@@ -209,23 +161,23 @@ def _one(
 
 
 def _many(
-    call: NetworkCall,
+    options: Mapping[str, Any],
     source: Source,
     points: list[dict[str, Any]],
     costs: tuple[Cost, ...],
     files: SweepFiles,
     read: list[Path],
-    as_json: bool,
 ) -> int:
     from umakit.tools.sweeps import sweep_machines
     from umakit.tools.sweeps.plot import draw_sweep
+    from umakit.tools.tuning.workers import workers_of
 
     with _shown() as tell:
         try:
-            with _workers(call.workers, call.scheduler) as workers:
+            with workers_of(options["workers"], options["scheduler"]) as workers:
                 sweep = sweep_machines(
-                    source, points, costs=costs, simulate=call.simulate, records=files.records,
-                    inputs=read, workers=workers, tell=tell,
+                    source, points, costs=costs, simulate=options["simulate"],
+                    records=files.records, inputs=read, workers=workers, tell=tell,
                 )  # fmt: skip
         except KeyboardInterrupt:
             if files.records is None:
@@ -234,29 +186,35 @@ def _many(
             return 130
     if files.plot is not None:
         draw_sweep(sweep, files.plot, read, force=files.force)
-    say_notices(sweep.common_notices, as_json)
-    if as_json:
+    say_notices(sweep.common_notices, options["as_json"])
+    if options["as_json"]:
         print_json(sweep.as_json())
     else:
-        _print(sweep, call.simulate, files)
+        _print(sweep, options["simulate"], files)
     none = all(each.machine.refused for each in sweep.machines)
     return 1 if sweep.failed or none else 0
 
 
 def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
-    print_whole(sweep_table(sweep, simulate))
+    from umakit.tools.sweeps.columns import (
+        NOTE,
+        front_sentence,
+        notes_of,
+        sweep_sentence,
+        sweep_table,
+    )
+
+    table = text_table("", sweep_table(sweep, simulate))
+    for column in table.columns:
+        if column.header in ("", NOTE):  # short columns, worthless if cut
+            column.min_width = max(1, len(str(column.header)))
+    print_whole(table)
     for number, note in enumerate(notes_of(sweep), start=1):
         say_wrapped(f"({number}) {note}")
     say_wrapped(sweep_sentence(sweep))
     say_wrapped(front_sentence(sweep))
     for path in files.written:
         say(f"Wrote {path}")
-
-
-def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
-    from umakit.tools.tuning.workers import cluster_workers, local_workers
-
-    return local_workers(count) if scheduler is None else cluster_workers(scheduler)
 
 
 @contextlib.contextmanager
@@ -290,7 +248,6 @@ class _Lines:
         self._begun: float | None = None
 
     def tell(self, stage: str, done: int, count: int) -> None:
-        """Print a line at most every two seconds."""
         now = time.monotonic()
         if stage != self._stage:
             self._stage, self._first, self._begun = stage, done, None

@@ -42,7 +42,6 @@ def size(
     cpu: ChosenCpuOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Registered with the help text above."""
     from umakit.tools.model_or_library import library_of, unused_backends
     from umakit.tools.size import library_size
 
@@ -62,7 +61,6 @@ def size(
 
 
 def size_table(sizes: LibrarySize) -> Table:
-    """Return a table of the sizes of each layer and of the whole library, in bytes."""
     columns = (
         Column("where", lambda layer: layer.where, is_text=True),
         Column("code B", lambda layer: count(layer.own_text_bytes)),

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from umakit.cli.console import print_whole, say, say_wrapped
 
-from umakit.devices.totals import CycleTotals
+from umakit.devices.totals import CycleTotals, difference_percent
 from umakit.partition.report import CPU
 from umakit.text.escaping import shown
 from umakit.tools.columns import Column, TextTable, known_count, known_percent
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile
     from umakit.partition.choice import Decision
     from umakit.partition.report import OffloadReport, OperatorPlacement
-    from umakit.tools.energy import NetworkEvents
+    from umakit.tools.accounting import Parts, RunReport
+    from umakit.tools.inferences.figures import SeveralInferences
+    from umakit.tools.trace import TraceSummary
 
 
 LONGEST_CELL = 400
@@ -57,7 +60,7 @@ def text_table(first: str, found: TextTable) -> Table:
     numbers = [each.header for each in found.columns if not each.is_text]
     table = new_table(first, *found.headers, right=numbers)
     for line in found.lines:
-        table.add_row(line.name, *line.cells)
+        table.add_row(line.name, *line.cells, style=line.style or None)
     if found.total is not None:
         table.add_section()
         table.add_row(found.total.name, *found.total.cells, style="bold")
@@ -94,133 +97,25 @@ def macs_summary(report: OffloadReport) -> str:
     return f"{100 * taken / total:.1f} % of {total:,} MACs" if total else "no MACs to take"
 
 
-def memory_summary(memory: Mapping[str, Any]) -> list[str]:
-    """Return a line with arena, its lower bound and constants, and a line per pool if several."""
-    arena, bound = memory["arena_bytes"], memory["live_set_bound_bytes"]
-    ratio = f"{arena / bound:.2f} x the live-set bound" if bound else "nothing to place"
-    lines = [f"arena {arena:,} B ({ratio}), constants {memory['constants_bytes']:,} B"]
-    if len(memory["pools"]) > 1 or any(pool["size_bytes"] for pool in memory["pools"]):
-        lines += [f"  {_pool_summary(pool)}" for pool in memory["pools"]]
-    lines += [_pool_summary(scratchpad) for scratchpad in memory["scratchpads"]]
-    if memory["traffic"]:
-        lines.append(_traffic_summary(memory["traffic"]))
-    return lines
-
-
-def cpu_summary(description: Mapping[str, Any]) -> list[str]:
-    """Return lines about the memory and the tuned kernels of a library, by CPU if several.
-
-    Args:
-        description: section `umakit` of the library's metadata.
-    """
-    sections = description.get("cpus")
-    if not sections:
-        lines = [*memory_summary(description["memory"]), *scratch_summary(description)]
-        return [*lines, *choices_summary(description)]
-    lines = []
-    for section in sections:
-        name = section["cpu"]["name"]
-        first, *rest = [*memory_summary(section["memory"]), *scratch_summary(section)]
-        lines += [f"{name}: {first}", *rest]
-        lines += [f"{name}: {line}" for line in choices_summary(section)]
-    return lines
-
-
-def choices_summary(section: Mapping[str, Any]) -> list[str]:
-    """Return a line about the kernels chosen by tuning records; empty without records.
-
-    Args:
-        section: section `umakit` of the library's metadata, or its section of a CPU.
-    """
-    choices = section.get("choices")
-    if choices is None:
-        return []
-    tuned, kernels = choices["tuned"], choices["kernels"]
-    return [f"tuned choices for {tuned} of {kernels} kernels, the rules' own for the rest"]
-
-
-MOST_SCRATCH = 3
-"""Maximum number of layers with printed scratch; `--json` has all."""
-
-
-def scratch_summary(description: Mapping[str, Any]) -> list[str]:
-    """Return lines about a CPU library's use of the memory that `--scratch-limit` allows.
-
-    Args:
-        description: section `umakit` of the library's metadata, or its section of a CPU.
-    """
-    memory, scratch = description["memory"], description["memory"].get("scratch")
-    if scratch is None:
-        return []
-    lines = []
-    arena, generic = memory["arena_bytes"], scratch["generic_arena_bytes"]
-    if arena > generic and not description.get("most_parts"):  # `generic` lacks CPU scratch
-        taking = [each for each in description["layers"] if each["where"] == "cpu"]
-        taking.sort(key=lambda each: -each["scratch_bytes"])
-        named = [_with_scratch(each) for each in taking[:MOST_SCRATCH] if each["scratch_bytes"]]
-        text = f"; most scratch: {', '.join(named)}" if named else ""
-        lines.append(f"  {arena - generic:,} B more than for generic, {generic:,} B{text}")
-    reason = f"because of --scratch-limit {scratch['limit_percent']}"
-    if scratch["keeps_layout"]:
-        lines.append(f"  the network keeps its layout {reason}")
-    if scratch["generic_layers"]:
-        named = [_with_scratch(each) for each in scratch["generic_layers"]]
-        what = f"kernels as for generic {reason}, and the scratch of their own form"
-        lines.append(f"  {what}: {', '.join(named)}")
-    return lines
-
-
-def _with_scratch(layer: Mapping[str, Any]) -> str:
-    size = layer["scratch_bytes"]
-    return layer["name"] if size is None else f"{layer['name']} {size:,} B"
-
-
-def tilings_summary(tilings: Mapping[str, int]) -> str:
-    """Return a line about the number of layers tiled by records."""
-    layers, tuned = tilings["layers"], tilings["tuned"]
-    rest = "" if tuned == layers else "; the default for the rest, `uma tune` finds more"
-    return f"tuned tilings for {tuned} of {layers} layers that are cut into tiles{rest}"
-
-
-def _traffic_summary(traffic: Mapping[str, Any]) -> str:
-    """Return a line about the bytes moved to and from scratchpads, and the bytes saved."""
-    saved = sum(kept["saved"] for kept in traffic["kept"])
-    total = traffic["moved"] + saved
-    text = f"{traffic['moved']:,} B move to and from it in an inference"
-    if not saved:
-        return text
-    share = 100 * saved / total
-    return f"{text}; {saved:,} B more ({share:.1f} %) stay there between layers"
-
-
-def _pool_summary(pool: Mapping[str, Any]) -> str:
-    used, size = pool["used_bytes"], pool["size_bytes"]
-    share = f" of {size:,} B ({100 * used / size:.1f} %)" if size else " B"
-    return f"{pool['name']}: {used:,}{share}, {len(pool['tensors'])} tensors"
-
-
 def prediction_table(layers: Sequence[LayerProfile]) -> Table | None:
     """Return a table of measured and predicted clock cycles; None without predictions."""
     if all(layer.predicted_cycles is None for layer in layers):
         return None
-    compared = [(layer.name, layer.measured_and_predicted) for layer in layers]
-    total = CycleTotals.of(cycles for _, cycles in compared)
+    total = CycleTotals.of(layers)
     known = (total.measured_layers, total.predicted_layers)
     all_known = known == (total.layers, total.layers)
     name = "total" if all_known else "total of {} measured, {} predicted layers".format(*known)
 
-    def column(header: str, text: Callable[[Any], str], figure: str) -> Column:
-        return Column(
-            header, lambda each: text(getattr(each[1], figure)), text(getattr(total, figure))
-        )
-
     columns = (
-        column("measured", known_count, "clock_cycles"),
-        column("predicted", known_count, "predicted_cycles"),
-        column("difference", known_percent, "difference_percent"),
-    )
-    own = [each for each in compared if not each[1].on_cpu]
-    return text_table("clock cycles", TextTable.of(own, columns, name, lambda each: each[0]))
+        Column("measured", lambda each: known_count(each.clock_cycles),
+               known_count(total.clock_cycles)),
+        Column("predicted", lambda each: known_count(each.predicted_cycles),
+               known_count(total.predicted_cycles)),
+        Column("difference", lambda each: known_percent(difference_percent(each)),
+               known_percent(total.difference_percent)),
+    )  # fmt: skip
+    own = [layer for layer in layers if not layer.on_cpu]
+    return text_table("clock cycles", TextTable.of(own, columns, name))
 
 
 def time_table(times: Sequence[float]) -> Table:
@@ -239,22 +134,88 @@ def time_table(times: Sequence[float]) -> Table:
 
 
 def backend_table(sources: Sequence[BackendSource]) -> Table:
-    """Return a table of name, owner and location of each backend."""
     table = new_table("backend", "from", "location")
     for source in sources:
         table.add_row(source.name, source.origin, source.location)
     return table
 
 
-def print_energy(events: NetworkEvents) -> None:
+def profile_table(report: RunReport) -> Table:
+    from umakit.tools.accounting import columns
+
+    return text_table("layer", columns.profile_table(report))
+
+
+def print_owners(report: RunReport, *, with_host: bool = False) -> None:
+    """Print an empty line and the table of cycle owners; nothing without accelerator layers.
+
+    Args:
+        with_host: whether to add columns of processor time or instructions.
+    """
+    from umakit.tools.accounting.columns import owner_table
+
+    found = owner_table(report, with_host=with_host)
+    if found is not None:
+        say("")
+        print_whole(text_table("owner of cycles", found))
+        say_wrapped(report.total_text)
+
+
+def print_inferences(several: SeveralInferences) -> None:
+    """Print an empty line and the figures of several inferences."""
+    from umakit.tools.inferences import columns
+
+    header, first, steady = columns.counted(several.count), several.first, several.steady
+    say("")
+    if not first.run.offloaded:
+        say(f"{header}: no layer is on an accelerator, whose cycles are counted")
+        return
+    if first.accounting is not None:
+        print_whole(text_table(header, columns.layer_table(several)))
+        say_wrapped(columns.sentence(several))
+        if steady is not None and _parts(first.run) != _parts(steady.run):
+            for name, part in (("first inference", first), ("later ones", steady)):
+                say("")
+                say(f"{name}:")
+                print_owners(part.run)
+    if several.accelerators:
+        if first.accounting is not None:
+            say("")
+        print_whole(text_table(header, columns.total_table(several)))
+        for each in several.accelerators:
+            for line in columns.notes_on(each, several.count):
+                say_wrapped(line)
+
+
+def _parts(report: RunReport) -> list[Parts | None]:
+    return [row.parts for row in report.rows]
+
+
+def print_energy(report: RunReport) -> None:
     """Print an empty line and the table of events; nothing if no accelerator has figures."""
     from umakit.tools.energy.columns import event_table
 
-    found = event_table(events)
-    if found is None or events.energy is None:
+    found = event_table(report.layers)
+    if found is None or report.energy is None:
         return
     say("")
     print_whole(text_table("energy", found))
     for sentence in (found.note, found.left_out):
         if sentence:
             say_wrapped(sentence)
+
+
+def say_trace(destination: Path | None, summary: TraceSummary) -> None:
+    """Print the written trace, and on standard error its gaps."""
+    for process, layers in summary.without_cycles.items():
+        say(
+            f"note: {process}: the trace lacks {', '.join(layers)}, whose cycles are not known",
+            error=True,
+        )
+    if summary.dropped:
+        say(
+            f"note: the trace lacks {summary.dropped:,} commands, which were not recorded or begin "
+            "after the end of their layer",
+            error=True,
+        )
+    say(f"Wrote {destination}: {summary.events:,} events")

@@ -141,7 +141,6 @@ def tune(
     keep_layout: KeepLayoutOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Registered with the help text above."""
     _check_kind(context, backend, cpu)
     shapes = parse_shapes(input_shapes)
     call = TuneCall(model, records, again, shapes, rounding, keep_layout, as_json)
@@ -152,11 +151,7 @@ def tune(
 
 
 def _check_kind(context: typer.Context, backend: str | None, cpu: str | None) -> None:
-    """Refuse a call with both or neither of accelerator and CPU, or with options of the other.
-
-    Raises:
-        InputError: names the options.
-    """
+    """Refuse a call with both or neither of accelerator and CPU, or with options of the other."""
     if (backend is None) == (cpu is None):
         given = "both --backend and --cpu" if cpu is not None else "neither --backend nor --cpu"
         raise InputError(f"there is {given}", fix="give one of them")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
     from umakit.machine import Layer, Tiling
     from umakit.pipeline import Network
-    from umakit.tools.tuning import LayerProgress, TunedLayer, Workers
+    from umakit.tools.tuning import TunedLayer
+    from umakit.tools.tuning.search import Progress
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,7 @@ class BackendSearch:
     """The options of `uma tune --backend`.
 
     Attributes:
-        backend: name or folder of the accelerator.
         clock, simulate: extent of the search.
-        workers: number of processes.
         scheduler: address of a dask scheduler; None for workers of this machine.
     """
 
@@ -52,16 +50,6 @@ class BackendSearch:
 
 
 def tune_for_backend(call: TuneCall, search: BackendSearch) -> int:
-    """Tune a network for an accelerator, print the result and return the exit code.
-
-    Args:
-        call: the network, the file of records and the output.
-        search: the accelerator and the extent of the search.
-
-    Raises:
-        UmakitError: the accelerator, the network or the file of records cannot be used, or a run
-            in the simulator failed.
-    """
     network, backend, files = _opened(call, search)
     finished: list[TunedLayer] = []
     try:
@@ -124,8 +112,9 @@ def _tune(
 ) -> None:
     """Tune all layers; add each layer once its record is written."""
     from umakit.tools.tuning import Effort, tune_model
+    from umakit.tools.tuning.workers import workers_of
 
-    with _workers(search.workers, search.scheduler) as pool, _shown() as (show, done):
+    with workers_of(search.workers, search.scheduler) as pool, _shown() as (show, done):
 
         def keep(tuned: TunedLayer) -> None:
             add(tuned)
@@ -138,32 +127,26 @@ def _tune(
         )  # fmt: skip
 
 
-def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
-    from umakit.tools.tuning import cluster_workers, local_workers
-
-    return local_workers(count) if scheduler is None else cluster_workers(scheduler)
-
-
-Show = Callable[["LayerProgress"], None]
+Show = Callable[..., None]
 Done = Callable[["TunedLayer"], None]
 
 
 @contextlib.contextmanager
 def _shown() -> Iterator[tuple[Show, Done]]:
     if not sys.stderr.isatty():
-        yield lambda at: None, _say_done
+        yield lambda *progress: None, _say_done
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bars
 
     columns = (MofNCompleteColumn(), BarColumn(20), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console(error=True), transient=True) as bar:
+    with Bars(*columns, console=console(error=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
-        def show(at: LayerProgress) -> None:
-            now = at.progress
-            text = f"{at.operators[0]}: {now.stage}, {now.seen:,} tilings"
+        def show(number: int, count: int, operators: tuple[str, ...], now: Progress) -> None:
+            text = f"{operators[0]}: {now.stage}, {now.seen:,} tilings"
             text += f", best {now.best:,} cycles predicted"
-            bar.update(task, total=at.count, completed=at.number - 1, description=shown(text))
+            bar.update(task, total=count, completed=number - 1, description=shown(text))
 
         yield show, lambda tuned: bar.advance(task)
 
@@ -206,7 +189,6 @@ def _table(layers: list[TunedLayer]) -> Any:
 
 
 def origin(layers: list[TunedLayer], backend: str) -> str:
-    """Return a sentence with the source of the cycles."""
     measured = sum(each.record.is_measured for each in layers)
     if measured == len(layers):
         return f"All cycles are measured in the simulator of {backend}"

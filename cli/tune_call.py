@@ -14,13 +14,8 @@ class TuneCall:
     """The network, the file of records and the output of a call of `uma tune`.
 
     Attributes:
-        model: file of the network.
-        records: file of the records.
         again: whether layers or kernels with a record are tuned again.
         shapes: shapes by input name.
-        rounding: rounding of a quantized network.
-        keep_layout: whether the layout of the model is kept.
-        as_json: whether JSON is printed.
     """
 
     model: Path
@@ -36,7 +31,6 @@ class TuneCall:
 
         Args:
             option: `--backend` or `--cpu`.
-            name: value of the option.
         """
         options = f"{option} {shell_word(name)} --records {shell_word(str(self.records))}"
         options += " --keep-layout" if self.keep_layout else ""

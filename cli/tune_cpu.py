@@ -13,19 +13,13 @@ from umakit.cli.tables import new_table
 from umakit.cli.tune_call import TuneCall
 
 if TYPE_CHECKING:
-    from umakit.records.kernels import KernelRecord, Origin, Times
+    from umakit.records.kernels import KernelRecord, Origin
     from umakit.tools.cpu_tuning import CpuProgress, TunedCpu
 
 
 @dataclass(frozen=True)
 class CpuSearch:
-    """The options of `uma tune --cpu`.
-
-    Attributes:
-        cpu: text of `--cpu`.
-        device: name of the device.
-        trials, seconds: extent of the search.
-    """
+    """The options of `uma tune --cpu`."""
 
     cpu: str
     device: str
@@ -34,15 +28,6 @@ class CpuSearch:
 
 
 def tune_for_cpu(call: TuneCall, search: CpuSearch) -> int:
-    """Tune a network for a CPU, print the result and return the exit code.
-
-    Args:
-        call: the network, the file of records and the output.
-        search: the CPU and the extent of the search.
-
-    Raises:
-        UmakitError: the CPU, the device, the network or the file of records cannot be used.
-    """
     ended: list[CpuProgress] = []
     try:
         with progress() as tell:
@@ -137,10 +122,10 @@ def _result(tuned: TunedCpu, origin: Origin) -> str:
         return "No kernel is faster with another choice than with its rule's"
     many = f"{changed} of {len(tuned.kernels)} kernels have another choice than their rule's"
     total = tuned.total
-    if total.times is not None:
+    if (times := total.times) is not None:
         return (
-            f"{many}; the network takes {_spread(total.times)} of the processor time that it took "
-            "without, measured on this machine"
+            f"{many}; the network takes {times.median:.3f} ({times.low:.3f} to {times.high:.3f}) "
+            "of the processor time that it took without, measured on this machine"
         )
     if total.instructions is not None and total.own_instructions is not None:
         return (
@@ -148,10 +133,6 @@ def _result(tuned: TunedCpu, origin: Origin) -> str:
             f"{total.own_instructions:,} without, counted on {origin.device}"
         )
     return many
-
-
-def _spread(times: Times) -> str:
-    return f"{times.median:.3f} ({times.low:.3f} to {times.high:.3f})"
 
 
 def _view(call: TuneCall, origin: Origin, tuned: TunedCpu) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from umakit.machine.hardware import array_bound, array_cost, pool_cost, works_of
 from umakit.machine.space import SIZED, axis_sizes, invalid, tiles_on
 from umakit.machine.systolic import Dataflow, Product
 from umakit.machine.tiles import AXES, BUFFERS
-from umakit.tools.page.bounds import accelerator_bounds, layer_bounds
+from umakit.tools.page.bounds import accelerator_bounds, tiled_layer
 from umakit.tools.record import AcceleratorBounds, LayerRecord
 
 ROOT = Path(__file__).parents[1]
@@ -410,7 +410,7 @@ def test_what_fills_blocks_of_weights_up_is_a_loss_and_no_part_of_the_bound(
     planner = TilePlanner(hardware, FREE)
     (tiling,) = islice(all_tilings(layer, hardware), 1)
     tiles = tiles_on(layer, tiling, hardware)
-    losses = layer_bounds(planner, tiles, planner.predict(tiles), None).losses
+    losses = tiled_layer(planner, tiles, planner.predict(tiles), None).losses
     assert losses is not None and losses.bound == bound.cycles
     filled = {part.cause: part.cycles for part in losses.parts}.get("fill", 0)
     more = (stored - channels) * (products + 4 + 5 * (scales > 1))
@@ -494,12 +494,12 @@ def test_what_is_not_known_of_a_layer_has_a_reason() -> None:
     (tiling,) = islice(all_tilings(layer, machine), 1)
     tiles, planner = tiles_on(layer, tiling, machine), TilePlanner(machine, FREE)
     prediction = planner.predict(tiles)
-    found = layer_bounds(planner, tiles, prediction, None)
+    found = tiled_layer(planner, tiles, prediction, None)
     assert found.array is None and found.losses is not None
     assert found.losses.cycles == prediction.cycles
     assert found.unknown == {"array": "costs are formulas, not those of folds of an [array]"}
     own = replace(prediction, run=None, cycles=prediction.cycles + 5)
-    assert layer_bounds(planner, tiles, own, None).unknown.keys() == {"array", "losses"}
+    assert tiled_layer(planner, tiles, own, None).unknown.keys() == {"array", "losses"}
 
     class Faster(Hardware):
         def job(self, sizes: TileSizes) -> Cost:
@@ -508,7 +508,7 @@ def test_what_is_not_known_of_a_layer_has_a_reason() -> None:
     hardware = Faster(4, 4, 4096, 16, command_queue=4)
     (tiling,) = islice(all_tilings(layer, hardware), 1)
     tiles, planner = tiles_on(layer, tiling, hardware), TilePlanner(hardware, FREE)
-    found = layer_bounds(planner, tiles, planner.predict(tiles), None)
+    found = tiled_layer(planner, tiles, planner.predict(tiles), None)
     assert found.array is None and found.unknown["array"] == "the backend has costs of its own"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from umakit.cli.main import run_command
-from umakit.cli.owner_tables import profile_table
+from umakit.cli.tables import profile_table
 
 import umakit
 from umakit import find_backend

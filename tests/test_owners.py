@@ -20,7 +20,7 @@ import onnx
 import pytest
 from layout_networks import RandomNetwork
 from umakit.cli.main import run_command
-from umakit.cli.owner_tables import profile_table
+from umakit.cli.tables import profile_table
 
 import umakit
 from umakit.devices.build import compile_c, library_sources
@@ -28,7 +28,7 @@ from umakit.devices.profiles import CommandTimes, LayerProfile, _Mean, profiles_
 from umakit.devices.run import RunResult
 from umakit.errors import InputError
 from umakit.library.metadata import load_metadata
-from umakit.tools.accounting import Accounting, Parts, account
+from umakit.tools.accounting import Parts, RunReport, account
 from umakit.tools.accounting.account import waits_of
 from umakit.tools.accounting.columns import owner_table
 from umakit.tools.page import html, make_page
@@ -107,7 +107,7 @@ def run(library: Path, **options: Any) -> RunResult:
     )
 
 
-def check_sums(accounting: Accounting) -> None:
+def check_sums(accounting: RunReport) -> None:
     """All parts add up, in each row and over all rows, in the figures that are printed too."""
     view = json.loads(json.dumps(accounting.as_json(), allow_nan=False))
     for row in view["rows"]:

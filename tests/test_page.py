@@ -489,8 +489,10 @@ def named(page: Page, name: str) -> Page:
     for pool in [*memory["pools"], *memory["scratchpads"]]:
         for tensor in pool["tensors"]:
             tensor["name"] = f"{name} {tensor['name']}"
+    between = page.accounting.rows[len(layers) :]
     return replace(
-        page, offload=OffloadReport(rows), layers=layers, memory=memory, model=f"{name}.onnx",
+        page, offload=OffloadReport(rows), memory=memory, model=f"{name}.onnx",
+        accounting=replace(page.accounting, rows=(*layers, *between)),
         notices=(name,), inputs=name,
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ from tiny_npu import (
     write_backend,
 )
 from trace_rules import read_trace
-from umakit.cli.cosim_text import wave_sentence
+from umakit.cli.cosim import wave_sentence
 
 import umakit
 from umakit import find_backend

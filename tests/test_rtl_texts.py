@@ -7,7 +7,8 @@ import tomllib
 
 import pytest
 from umakit.cli import check as check_command
-from umakit.cli import cosim_text, diff_text
+from umakit.cli import cosim as cosim_command
+from umakit.cli import diff_text
 
 from umakit import find_backend, sim
 from umakit.testing.check.cases import read_case
@@ -26,7 +27,7 @@ def test_registers_of_the_kits_own_map_have_their_names() -> None:
     facts = {"offset": places["STATUS"], "last_writes": writes}
     found = CosimDifference("conv1", "strawberry_accelerator", "register", "it differs", facts, 0)
     named = _with_register(found, find_backend("strawberry_accelerator"))
-    first, _, last = cosim_text.verdict(CosimResult((), named, 1, 1.0))
+    first, _, last = cosim_command.verdict(CosimResult((), named, 1, 1.0))
     assert first == "First difference: layer conv1, register STATUS"
     assert last.endswith(f": CONTROL = 0x5, DMA_ROWS = 0x1f, 0x{hole:x} = 0x3")
 

@@ -25,7 +25,7 @@ from tiny_npu import (
     said_by_uma,
     write_backend,
 )
-from umakit.cli.cosim_text import shortened
+from umakit.cli.cosim import shortened
 
 import umakit
 from umakit import find_backend

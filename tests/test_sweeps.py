@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from umakit.cli.main import run_command
-from umakit.cli.sim_tables import notes_of
 
 import umakit
 from umakit.errors import InputError, LoweringError, OutputError, RecordsError
@@ -30,6 +29,7 @@ from umakit.tools.sweeps import (
     predict_network,
     sweep_machines,
 )
+from umakit.tools.sweeps.columns import notes_of
 from umakit.tools.sweeps.plot import check_plot, draw_sweep
 from umakit.tools.sweeps.sweep import Offer, pareto_front
 from umakit.tools.tuning.workers import cluster_workers

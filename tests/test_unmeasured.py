@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from integer_backend import DRIVERS, Npu, conv, integers, network, pool
 from umakit.cli.main import run_command
-from umakit.cli.owner_tables import profile_table
 from umakit.cli.report import layer_table
+from umakit.cli.tables import profile_table
 
 import umakit
 from umakit import find_backend, patterns

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit.devices.device import Device
-from umakit.devices.totals import LayerCycles
 from umakit.library.identities import identities_of
 from umakit.machine.energy import MemoryCounts
 from umakit.text.identities import LayerIdentity
@@ -113,9 +112,8 @@ class LayerProfile:
         return self.instructions - self.device_instructions
 
     @property
-    def measured_and_predicted(self) -> LayerCycles:
-        """The layer's measured and predicted clock cycles."""
-        return LayerCycles(self.where == "cpu", self.clock_cycles, self.predicted_cycles)
+    def on_cpu(self) -> bool:
+        return self.where == "cpu"
 
 
 @dataclass(frozen=True)

@@ -5,41 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Source = Literal["measured", "predicted", "unknown", "cpu"]
 """Sources of a layer's cycles. Cycles of the CPU are neither simulated nor predicted."""
 
 
-@dataclass(frozen=True)
-class LayerCycles:
-    """The cycles of a layer.
-
-    Attributes:
-        on_cpu: whether the layer runs on the CPU.
-        clock_cycles: cycles counted by a simulator or device; None if not counted.
-        predicted_cycles: cycles predicted by a cost model; None without one.
-    """
-
-    on_cpu: bool
-    clock_cycles: int | None
-    predicted_cycles: int | None
+class Layer(Protocol):
+    """A layer with measured and predicted cycles of an accelerator's clock; None if unknown."""
 
     @property
-    def source(self) -> Source:
-        """Source of the layer's cycles; measured cycles take precedence."""
-        if self.on_cpu:
-            return "cpu"
-        if self.clock_cycles is not None:
-            return "measured"
-        return "unknown" if self.predicted_cycles is None else "predicted"
-
+    def on_cpu(self) -> bool: ...
     @property
-    def difference_percent(self) -> float | None:
-        """Excess of predicted over measured cycles in percent; None without one of them."""
-        if self.on_cpu or self.predicted_cycles is None:
-            return None
-        return percent_above(self.predicted_cycles, self.clock_cycles)
+    def clock_cycles(self) -> int | None: ...
+    @property
+    def predicted_cycles(self) -> int | None: ...
+
+
+def source_of(layer: Layer) -> Source:
+    """Return the source of a layer's cycles; measured cycles take precedence."""
+    if layer.on_cpu:
+        return "cpu"
+    if layer.clock_cycles is not None:
+        return "measured"
+    return "unknown" if layer.predicted_cycles is None else "predicted"
+
+
+def difference_percent(layer: Layer) -> float | None:
+    """Return the excess of predicted over measured cycles in percent; None on the CPU."""
+    return None if layer.on_cpu else percent_above(layer.predicted_cycles, layer.clock_cycles)
 
 
 def percent_above(predicted: int | None, measured: int | None) -> float | None:
@@ -72,7 +66,7 @@ class CycleTotals:
     difference_percent: float | None
 
     @classmethod
-    def of(cls, layers: Iterable[LayerCycles]) -> CycleTotals:
+    def of(cls, layers: Iterable[Layer]) -> CycleTotals:
         found = list(layers)
         own = [each for each in found if not each.on_cpu]
         measured = [each.clock_cycles for each in own if each.clock_cycles is not None]

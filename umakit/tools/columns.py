@@ -63,7 +63,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        header: header of the column.
         of: text for a record.
         total: text in the last line.
         is_text: whether the column is aligned to the left.
@@ -77,11 +76,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: name and cells; `on_cpu` for a CPU step."""
+    """A line of a table.
+
+    Attributes:
+        on_cpu: whether the line is of a CPU step.
+        style: style on a terminal, such as `bold green`.
+        note: remark behind the cells; empty for none.
+    """
 
     name: str
     cells: tuple[str, ...]
     on_cpu: bool = False
+    style: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,6 @@ class TextTable:
 
     Attributes:
         columns: columns after the names.
-        lines: a line for each record.
         total: the last line; None for none.
     """
 
@@ -109,16 +115,16 @@ class TextTable:
         columns: Sequence[Column],
         total: str = "",
         name: Callable[[Any], str] = lambda record: str(record.name),
+        style: Callable[[Any], str] = lambda record: "",
     ) -> TextTable:
         """Return the table of records.
 
         Args:
             total: name of the last line; empty for none.
-            name: name of a record's line.
         """
         lines = tuple(
             Line(name(each), tuple(column.of(each) for column in columns),
-                 getattr(each, "on_cpu", False))
+                 getattr(each, "on_cpu", False), style(each))
             for each in records
         )  # fmt: skip
         last = Line(total, tuple(column.total for column in columns)) if total else None

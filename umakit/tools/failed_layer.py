@@ -36,10 +36,7 @@ def with_layer(
     If this run succeeds or fails in another way, the layer stays unknown.
 
     Args:
-        error: error of the run.
-        library: folder or tar file of the library.
         arrays: inputs of the run by name, as for `umakit.run_library`.
-        device: name of the device, or the device.
         timeout: time limit of each run in seconds, if the user chose one.
         cpu: as in `umakit.run_library`.
     """

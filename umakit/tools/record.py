@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from umakit.devices.totals import difference_percent, source_of
 from umakit.text.identities import LayerIdentity, SourceOperator
 from umakit.tools.columns import known_sum, view
 
 if TYPE_CHECKING:
     from umakit.devices.inferences import Spread
     from umakit.devices.profiles import CommandTimes
-    from umakit.devices.totals import LayerCycles
     from umakit.machine.bounds.losses import Losses
     from umakit.machine.energy import EnergySection, EventCounts
     from umakit.machine.hardware import ArrayBound
@@ -126,26 +126,6 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class LayerBounds:
-    """Further bounds of a layer, and its losses.
-
-    Attributes:
-        array: bound with folds, drain, first load and last store; None if unknown.
-        losses: cycles above the bound, by cause; None if unknown.
-        unknown: reasons for a missing `array` or `losses`, by attribute.
-    """
-
-    array: ArrayBound | None
-    losses: Losses | None
-    unknown: Mapping[str, str]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
-        losses = None if self.losses is None else self.losses.as_json()
-        return {**asdict(self), "losses": losses}
-
-
-@dataclass(frozen=True)
 class TiledLayer:
     """The plan of a layer that a planner cut into tiles, and its prediction.
 
@@ -161,7 +141,9 @@ class TiledLayer:
             prediction.
         waits: predicted cycles in which the computing engine waits, by stream; only for machines
             described by a backend.
-        bounds: further bounds and losses; None if not requested.
+        array: bound with folds, drain, first load and last store; None if unknown.
+        losses: cycles above the bound, by cause; None if unknown.
+        unknown: reasons for a missing `array` or `losses`, by attribute.
     """
 
     tiling: str
@@ -173,12 +155,19 @@ class TiledLayer:
     memory_bound: int
     spent: Spent | None
     waits: Mapping[str, int] = field(default_factory=dict)
-    bounds: LayerBounds | None = None
+    array: ArrayBound | None = None
+    losses: Losses | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bound(self) -> int:
         """The lower bound of the cycles of all tilings."""
         return max(self.compute_bound, self.memory_bound)
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """The further bounds and losses, as JSON."""
+        return view(self, "array losses unknown")
 
 
 @dataclass(frozen=True)
@@ -189,7 +178,6 @@ class LayerRecord:
 
     Attributes:
         owner: kind of the owner.
-        name: name of the layer, as in all tables.
         where: `cpu` or the backend.
         identity: operators of the model in the layer; None between layers.
         kind: work of a CPU step: its operators such as `quantize`, or `copy` or `layout change`; of
@@ -215,13 +203,11 @@ class LayerRecord:
         predicted_cycles, predicted_bytes: cycles and bytes over the bus by the accelerator's cost
             model; None without one, and on the CPU.
         number: number of the step in execution order, from 1.
-        operators: operators of the step.
         commands: times of the device's commands; empty if not recorded.
         commands_left_out: number of commands that were not recorded.
         concurrent_steps: numbers of the CPU steps that run together with the accelerator; only if
             layers are not measured one by one, as they were for these figures.
         tiling: description of the tiling; empty for an uncut layer, or if unknown.
-        tiled: the plan of a layer that was cut into tiles.
         explanation: description of the bottleneck of a layer far above its bound; else empty.
         predicted, measured: events that take energy, by the cost model and by the simulator.
         energy_section: picojoules of events on the accelerator.
@@ -292,27 +278,19 @@ class LayerRecord:
 
     @property
     def source(self) -> Source:
-        """The source of `cycles`."""
         if self.cycles is None:
             return "unknown"
         return self.cpu_source or "unknown" if self.on_cpu else "measured"
 
     @property
-    def measured_and_predicted(self) -> LayerCycles:
-        """The measured and predicted cycles of the accelerator's clock."""
-        from umakit.devices.totals import LayerCycles
-
-        return LayerCycles(self.on_cpu, self.clock_cycles, self.predicted_cycles)
-
-    @property
     def difference(self) -> float | None:
         """Excess of predicted over simulated cycles, in percent."""
-        return self.measured_and_predicted.difference_percent
+        return difference_percent(self)
 
     @property
     def clock_source(self) -> str:
         """The source of the cycles of the accelerator's clock; `cpu` for a CPU step."""
-        return self.measured_and_predicted.source
+        return source_of(self)
 
     @property
     def ratio(self) -> float | None:
@@ -381,7 +359,6 @@ class NamedBound:
 
     Attributes:
         name: `network`, `scratchpad`, `layers` or `arrays`.
-        title: name for a table.
         cycles: the bound; None if unknown.
         compute, memory, bytes: parts of the bound, as of `CycleBound`; None for sums over layers.
         ratio: simulated cycles divided by the bound; None without one of them.
@@ -403,8 +380,6 @@ class AcceleratorBounds:
     """The bounds of the layers that an accelerator runs.
 
     Attributes:
-        accelerator: name of the accelerator.
-        layers: number of these layers.
         macs, total_macs: multiply-accumulates of these layers, and of the whole network.
         clock_cycles: simulated cycles of these layers; None if one was not measured.
         bounds: the bounds, from the network's to the one with most facts about the machine.
@@ -430,5 +405,4 @@ class AcceleratorBounds:
         return self.macs / self.total_macs if self.total_macs else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {**asdict(self), "share": self.share}

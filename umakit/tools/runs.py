@@ -22,11 +22,10 @@ from umakit.devices.run import (
 )
 from umakit.devices.waveforms import WaveFile
 from umakit.errors import DeviceError, InputError
-from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_parent
+from umakit.files.outputs import NPZ_RESULTS, TRACE, check_distinct, check_file, check_parent
 from umakit.library.metadata import library_files, load_metadata
 from umakit.tools.trace import Trace, TraceSummary, trace_of_run, write_trace
 from umakit.tools.trace.simulated import first_inference
-from umakit.tools.trace.writing import check_trace
 
 if TYPE_CHECKING:
     from umakit.library.options import ExportOptions
@@ -125,7 +124,8 @@ class RunFiles:
                     where="--trace",
                     fix="leave --device or --trace out",
                 )
-            check_trace(self.trace, read, force=self.force)
+            check_parent(self.trace)
+            check_file(self.trace, TRACE, read, force=self.force)
         return read
 
 

@@ -11,11 +11,10 @@ from typing import Any
 from umakit.devices.run import CommandTimes, LayerProfile, RunResult
 from umakit.errors import InputError
 from umakit.library.identities import cpu_step_kind, identities_of
-from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting.host import Answering
-from umakit.tools.accounting.owners import Accounting
+from umakit.tools.accounting.report import RunReport
 from umakit.tools.energy.events import counts_of, energy_sections
-from umakit.tools.record import CPU, LayerRecord, Parts, Source
+from umakit.tools.record import LayerRecord, Parts, Source
 
 
 def account(
@@ -23,7 +22,7 @@ def account(
     result: RunResult,
     cpu_clock: float | None = None,
     designs: Collection[str] = (),
-) -> Accounting:
+) -> RunReport:
     """Return the owners of all cycles of an inference.
 
     Args:
@@ -36,7 +35,6 @@ def account(
 
     Raises:
         InputError: `cpu_clock` is given, and the run has no host time.
-        ValueError: the run has no profile.
     """
     if result.whole is None:
         raise ValueError("the run has no profile")
@@ -48,9 +46,13 @@ def account(
     layers = zip(description["layers"], result.layers, identities_of(description), strict=True)
     rows, costs = [], CpuCycles.of(description)
     for number, (layer, profile, identity) in enumerate(layers, start=1):
-        row = _row(number, layer, profile, identity, _parts(profile, machines))
         names = (description["operators"][each]["operator"] for each in layer["operators"])
-        row = replace(row, operators=tuple(names))
+        row = LayerRecord(
+            "cpu step" if profile.on_cpu else "layer", layer["name"], profile.where, identity, "",
+            parts=_parts(profile, machines), number=number, operators=tuple(names),
+            predicted_cycles=None if profile.on_cpu else profile.predicted_cycles,
+            **{name: getattr(profile, name) for name in COPIED},
+        )  # fmt: skip
         if row.on_cpu:
             read, written = _step_bytes(layer, sizes)
             cycles, source = costs.cycles(layer, profile)
@@ -72,37 +74,14 @@ def account(
     found = _with_total(rows, result, cpu_clock)
     found = replace(found, answering=answering, programs=programs)
     predicted = {"counted", "predicted"} & {*found.cpu_sources}
-    return replace(found, clocks=costs.clocks) if predicted and found.layers else found
+    return replace(found, clocks=costs.clocks) if predicted and found.offloaded else found
 
 
-def _row(
-    number: int,
-    layer: Mapping[str, Any],
-    profile: LayerProfile,
-    identity: LayerIdentity,
-    parts: Parts | None,
-) -> LayerRecord:
-    return LayerRecord(
-        owner="cpu step" if profile.where == CPU else "layer",
-        name=layer["name"],
-        where=profile.where,
-        identity=identity,
-        kind="",
-        macs=profile.macs,
-        clock_cycles=profile.clock_cycles,
-        parts=parts,
-        number=number,
-        register_reads=profile.register_reads,
-        register_writes=profile.register_writes,
-        moved_bytes=profile.moved_bytes,
-        seconds=profile.seconds,
-        instructions=profile.instructions,
-        device_seconds=profile.device_seconds,
-        device_instructions=profile.device_instructions,
-        predicted_cycles=None if profile.where == CPU else profile.predicted_cycles,
-        commands=profile.commands,
-        commands_left_out=profile.commands_left_out,
-    )
+COPIED = (
+    "macs clock_cycles register_reads register_writes moved_bytes seconds instructions "
+    "device_seconds device_instructions commands commands_left_out"
+).split()
+"""Figures of a profile that a record has as well."""
 
 
 def _answering(
@@ -118,7 +97,7 @@ def _answering(
     return ("library" if used and used.keys() <= {*sources.get("libraries", {})} else "driver"), ()
 
 
-def _with_total(rows: list[LayerRecord], result: RunResult, cpu_clock: float | None) -> Accounting:
+def _with_total(rows: list[LayerRecord], result: RunResult, cpu_clock: float | None) -> RunReport:
     whole = result.whole
     assert whole is not None
     measured = [row.clock_cycles for row in rows if row.owner == "layer"]
@@ -132,7 +111,7 @@ def _with_total(rows: list[LayerRecord], result: RunResult, cpu_clock: float | N
         rows.append(
             LayerRecord("between layers", "between layers", "", None, "", 0, between, parts),
         )
-    return Accounting(tuple(rows), whole.runs, total, between is not None, cpu_clock)
+    return RunReport(tuple(rows), whole.runs, total, between is not None, cpu_clock)
 
 
 def _machines(
@@ -155,7 +134,7 @@ def _parts(
     clock, busy, computing = profile.clock_cycles, profile.cycles, profile.array_cycles
     if clock is None:
         return None
-    if profile.where == CPU:
+    if profile.on_cpu:
         return Parts(idle=clock)
     if busy is None or computing is None or not 0 <= computing <= busy <= clock:
         return Parts(undivided=clock)
@@ -204,10 +183,6 @@ def waits_of(profile: LayerProfile, computing: Collection[str]) -> dict[str, int
     A command is at work from its start to its completion. The commands are those of the first
     inference. They count only if none is missing and their sums equal the layer's own counters, so
     that each cycle is counted once and belongs to the inference.
-
-    Args:
-        profile: measurements of the layer, with its commands.
-        computing: names of the compute engines.
 
     Returns:
         Cycles by the names of the engines at work, such as `load` or `load + store`; None if the
@@ -276,12 +251,7 @@ class CpuCycles:
         return cls(per_instruction, clock / own, f"clocks of {own:g} and {clock:g} MHz")
 
     def cycles(self, layer: Mapping[str, Any], profile: LayerProfile) -> tuple[int | None, Source]:
-        """Return the cycles of a step that ran, and their source.
-
-        Args:
-            layer: the step in the library's metadata.
-            profile: measurements of the step.
-        """
+        """Return the cycles of a step that ran, and their source."""
         if profile.instructions is not None and self.per_instruction is not None:
             return round(profile.instructions * self.per_instruction * self.factor), "counted"
         predicted = self.predicted(layer)

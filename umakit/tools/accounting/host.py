@@ -15,7 +15,7 @@ from umakit.tools.columns import Column
 from umakit.tools.record import LayerRecord
 
 Unit = Literal["seconds", "instructions"]
-"""Processor time, or the instructions that an emulator counted."""
+"""Processor time, or instructions that an emulator counted: names of figures of a record."""
 
 Answering = Literal["simulator", "driver", "library"]
 """Source of the answers to accelerator layers: simulators, at least for some layers; without a
@@ -33,9 +33,7 @@ class Host:
     """Mean processor time, or instructions, of an inference.
 
     Attributes:
-        rows: the layers and steps.
         unit: unit of the figures; None if nothing was measured.
-        answering: source of the answers to accelerator layers.
         programs: accelerators whose simulators are separate processes. Only the exchange with these
             processes is measured.
         runs: number of averaged inferences.
@@ -51,11 +49,10 @@ class Host:
     def of(
         cls, rows: Sequence[LayerRecord], answering: Answering, programs: Sequence[str], runs: int
     ) -> Host:
-        """Return the figures of rows, except the row between layers."""
-        found = tuple(row for row in rows if row.owner != "between layers")
+        found = tuple(rows)
         units: tuple[Unit, ...] = ("instructions", "seconds")
         measured = (
-            unit for unit in units if found and None not in [_whole(r, unit) for r in found]
+            unit for unit in units if found and None not in [getattr(r, unit) for r in found]
         )
         return cls(found, next(measured, None), answering, tuple(programs), runs)
 
@@ -81,13 +78,13 @@ class Host:
 
     def whole(self, row: LayerRecord) -> Figure:
         """Return the whole cost of a row, inside and outside of calls of a device."""
-        return None if self.unit is None else _whole(row, self.unit)
+        figure: Figure = None if self.unit is None else getattr(row, self.unit)
+        return figure
 
     def device(self, row: LayerRecord) -> Figure:
         """Return the cost of a row in calls of a device."""
-        if self.unit is None:
-            return None
-        return row.device_seconds if self.unit == "seconds" else row.device_instructions
+        figure: Figure = None if self.unit is None else getattr(row, f"device_{self.unit}")
+        return figure
 
     def cpu(self, row: LayerRecord) -> Figure:
         """Return the cost of a row outside of calls of a device."""
@@ -166,7 +163,6 @@ class Host:
         return Column(header, cell, self._text(sum(of(row) or 0 for row in self.rows)))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sums by name; None for an unknown sum."""
         return {
             "unit": self.unit,
             "answering": self.answering,
@@ -175,7 +171,3 @@ class Host:
             "steps": self.steps,
             "sentences": list(self.sentences),
         }
-
-
-def _whole(row: LayerRecord, unit: Unit) -> Figure:
-    return row.seconds if unit == "seconds" else row.instructions

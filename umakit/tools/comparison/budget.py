@@ -45,9 +45,6 @@ class Budget:
     """Limits, and the report they refer to.
 
     Attributes:
-        path: the file.
-        text: content of the file.
-        limits: limits in the order of the file.
         report: path of the saved report; None without one.
     """
 
@@ -58,13 +55,7 @@ class Budget:
 
 
 def read_budget(path: Path) -> Budget:
-    """Read a budget. Its `report` is relative to the budget's folder.
-
-    Raises:
-        RecordsError: the file cannot be read, is no budget, has another version, or has unknown
-            keys.
-        InputError: a limit is malformed.
-    """
+    """Read a budget. Its `report` is relative to the budget's folder."""
     where = short_path(path)
     if is_special(path):
         raise RecordsError("is not a regular file", where=where, fix="name a budget")
@@ -106,13 +97,7 @@ def report_beside(path: Path) -> Path:
 
 
 def check_budget(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
-    """Refuse a budget path that cannot be written, before any long work.
-
-    Raises:
-        OutputError: the budget, or its saved report, is an input or a file of another program.
-        RecordsError: an existing budget cannot be read.
-        InputError: a limit in an existing budget is malformed.
-    """
+    """Refuse a budget path that cannot be written, before any long work."""
     read = list(inputs)
     check_parent(path)
     check_file(path, BUDGET, read, force=force)
@@ -130,16 +115,11 @@ def write_budget(
     With `force`, the budget is written anew.
 
     Args:
-        path: the file.
-        report: the present figures.
         inputs: files that the command reads, which are not replaced.
         force: whether files of other programs are replaced too.
 
     Returns:
         The path of the saved report.
-
-    Raises:
-        OutputError, RecordsError, InputError: as `check_budget`.
     """
     read = list(inputs)
     saved = _saved_beside(path, force)
@@ -169,12 +149,7 @@ def _new(saved: str, limits: Sequence[str]) -> str:
 
 
 def _updated(budget: Budget, report: Report) -> str:
-    """Return the text of a budget with the present amounts.
-
-    Raises:
-        RecordsError: a limit is written in an unusual way.
-        InputError: a figure is unknown.
-    """
+    """Return the text of a budget with the present amounts."""
     text = budget.text
     known = {figure.name for figure in FIGURES}
     for limit in budget.limits:

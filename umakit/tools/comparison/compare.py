@@ -53,7 +53,6 @@ class Comparison:
 
     Attributes:
         a, b: the reports; changes are from A to B.
-        names: names of the reports' sources.
     """
 
     a: Report
@@ -102,7 +101,6 @@ class Comparison:
 
     @property
     def changed(self) -> tuple[Line, ...]:
-        """Layers that differ between the networks."""
         return tuple(line for line in self.lines if self.is_changed(line))
 
     def is_changed(self, line: Line) -> bool:
@@ -128,7 +126,6 @@ class Comparison:
         return total(line.is_cut_otherwise for line in self.lines)
 
     def between(self, figure: Figure) -> Change:
-        """Return a figure of the row between layers."""
         a, b = (
             0 if row is None else figure.between(row) for row in (self.a.between, self.b.between)
         )

@@ -24,8 +24,6 @@ class Figure:
 
     Attributes:
         name: name in limits, tables and JSON.
-        unit: unit of the values.
-        of: value for a whole network.
         unknown: reason why the figure may be unknown, as a clause, and advice.
         of_step: value for a layer or step; None if it has none. The values of all steps and of
             `between` add up to the network's.
@@ -84,16 +82,8 @@ def _less(whole: Count, part: Count) -> Count:
     return None if whole is None or part is None else whole - part
 
 
-def _time(row: LayerRecord) -> Count:
-    return _nanoseconds(row.seconds)
-
-
-def _device_time(row: LayerRecord) -> Count:
-    return _nanoseconds(row.device_seconds)
-
-
 def _driver_time(row: LayerRecord) -> Count:
-    return _less(_time(row), _device_time(row))
+    return _less(_nanoseconds(row.seconds), _nanoseconds(row.device_seconds))
 
 
 def _driver_instructions(row: LayerRecord) -> Count:
@@ -214,9 +204,14 @@ FIGURES: tuple[Figure, ...] = (
 
 TIMES: tuple[Figure, ...] = (
     Figure("driver time", "ns", _summed(_on_accelerators(_driver_time)), UNTIMED),
-    Figure("simulator time", "ns", _summed(_on_accelerators(_device_time)), UNTIMED),
-    Figure("cpu time", "ns", _summed(_on_cpu(_time)), UNTIMED),
-)
+    Figure(
+        "simulator time",
+        "ns",
+        _summed(_on_accelerators(lambda row: _nanoseconds(row.device_seconds))),
+        UNTIMED,
+    ),
+    Figure("cpu time", "ns", _summed(_on_cpu(lambda row: _nanoseconds(row.seconds))), UNTIMED),
+)  # fmt: skip
 """Times of the processor that ran the networks. Times depend on the machine and its load. They are
 shown, but affect no limit and no difference."""
 

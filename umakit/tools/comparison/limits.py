@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from umakit.errors import InputError
 from umakit.text.spelling import closest_or_all
+from umakit.tools.columns import view
 from umakit.tools.comparison.compare import Comparison
 from umakit.tools.comparison.figures import (
     FIGURES,
@@ -48,8 +49,6 @@ class Limit:
     """A condition of a figure that counts as failure.
 
     Attributes:
-        text: text written by the user.
-        figure: the limited figure.
         is_of_layers: whether the limit applies to each layer, and not to the network.
         sign: a key of `SIGNS`.
         kind: kind of `amount`.
@@ -86,10 +85,8 @@ class Excess:
     """A figure beyond a limit.
 
     Attributes:
-        figure: name of the figure.
         layer: key of the layer; None for the network.
         change: values of the figure; A's is None without a comparison.
-        sentence: description for a reader.
     """
 
     figure: str
@@ -98,15 +95,8 @@ class Excess:
     sentence: str
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "figure": self.figure,
-            "layer": self.layer,
-            "a": self.change.a,
-            "b": self.change.b,
-            "change": self.change.change,
-            "percent": self.change.percent,
-            "sentence": self.sentence,
-        }
+        change = view(self.change, "a b change percent")
+        return view(self, "figure layer") | change | view(self, "sentence")
 
 
 @dataclass(frozen=True)
@@ -132,11 +122,7 @@ def parse_limit(text: str, source: str = "") -> Limit:
     change from A to B, one with a sign and `%` a share of A. K and M are 1,024 and 1,048,576 bytes.
 
     Args:
-        text: a limit such as `cycles > +2%`.
         source: file of the limit, for messages.
-
-    Raises:
-        InputError: the limit is malformed, or the figure is unknown.
     """
     shown = text if len(text) <= 80 else f"{text[:80]}..."
     match = FORM.fullmatch(_plain(text))
@@ -171,12 +157,7 @@ def check_limits(
     has on an accelerator.
 
     Args:
-        report: the report to check.
         comparison: comparison of an earlier report with this report as B; None without one.
-
-    Raises:
-        InputError: a limit is relative without a report to compare with, or a figure is unknown or
-            not comparable.
     """
     return [_checked(limit, report, comparison) for limit in limits]
 
@@ -196,11 +177,7 @@ def _checked(limit: Limit, report: Report, comparison: Comparison | None) -> Che
 
 
 def _with_wait(limit: Limit, comparison: Comparison) -> Limit:
-    """Return a limit on a wait with the engine's name as in a report.
-
-    Raises:
-        InputError: no report has the wait.
-    """
+    """Return a limit on a wait with the engine's name as in a report."""
     known = {_plain(each.name): each for each in waits_of(comparison.a, comparison.b)}
     if limit.figure.name not in known:
         fix = closest_or_all(limit.figure.name, list(known), "waits")
@@ -291,11 +268,6 @@ def _unknown(limit: Limit, why: str) -> InputError:
 
 
 def _figure(name: str, source: str) -> Figure:
-    """Return a figure by its name.
-
-    Raises:
-        InputError: the figure is unknown.
-    """
     if name.startswith(WAIT):
         return wait_figure(name.removeprefix(WAIT))
     names = {figure.name: figure for figure in FIGURES}

@@ -66,11 +66,6 @@ class Line:
         return "only in A" if self.a else "only in B"
 
     def of(self, figure: Figure) -> Change:
-        """Return a figure of the layers in A and in B.
-
-        Raises:
-            ValueError: layers have no such figure.
-        """
         if figure.of_step is None:
             raise ValueError(f"layers have no {figure.name}")
         return Change(total(map(figure.of_step, self.a)), total(map(figure.of_step, self.b)))
@@ -87,7 +82,9 @@ class Line:
         Steps on the CPU are uncut.
         """
         one, other = (
-            _tilings(steps) if knows or all(step.on_cpu for step in steps) else None
+            tuple(step.tiling for step in steps if step.tiling)
+            if knows or all(step.on_cpu for step in steps)
+            else None
             for steps, knows in zip((self.a, self.b), self.knows_tilings, strict=True)
         )
         return one, other
@@ -127,10 +124,6 @@ def lines_of(a: Report, b: Report) -> list[Line]:
 
 def _where(steps: Iterable[LayerRecord]) -> str:
     return " + ".join(sorted({step.where for step in steps}, key=lambda name: (name == CPU, name)))
-
-
-def _tilings(steps: Iterable[LayerRecord]) -> tuple[str, ...]:
-    return tuple(step.tiling for step in steps if step.tiling)
 
 
 def _moved(before: Sequence[LayerRecord], after: Sequence[LayerRecord]) -> bool:

@@ -44,12 +44,6 @@ def is_report_file(path: Path) -> bool:
 
 
 def read_report(path: Path) -> Report:
-    """Read a saved report.
-
-    Raises:
-        RecordsError: the file cannot be read, is no report, has another version, or is
-            contradictory.
-    """
     report = REPORT.read(path)
     _check(report, short_path(path))
     return report

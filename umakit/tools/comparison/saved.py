@@ -56,7 +56,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Accounting:
-    """The owners of all cycles, as `umakit.tools.accounting.Accounting`."""
+    """The owners of all cycles, as `umakit.tools.accounting.RunReport`."""
 
     rows: tuple[LayerRecord, ...]
     clock_cycles: Count | None
@@ -107,11 +107,8 @@ class Report:
 
     Attributes:
         model: file name of the network, or the name of a library.
-        model_sha256: digest of the model.
-        umakit_version: version that wrote the report.
         inputs: description of the inputs of the measurement.
         accelerators: accelerators in order of priority.
-        operators: all operators, with reasons for running on the CPU.
         layers: a layer for each row except the row between layers.
         total_macs, offloaded_macs: multiply-accumulates of the network, and on accelerators.
         size: sizes; None if not measured.
@@ -141,7 +138,6 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The network and its targets, for a reader."""
         names = " + ".join(each.name for each in self.accelerators) or "the CPU"
         return f"{self.model} on {names}"
 
@@ -160,7 +156,6 @@ class Report:
 
     @property
     def between(self) -> LayerRecord | None:
-        """The record between the layers."""
         rows = self.accounting.rows
         return next((row for row in rows if row.owner == "between layers"), None)
 

@@ -16,6 +16,7 @@ from umakit.devices.run import run_library, select_inputs
 from umakit.errors import InputError, short_path
 from umakit.library.tar_files import SUFFIX
 from umakit.tools.accounting import account
+from umakit.tools.columns import view
 from umakit.tools.comparison.reading import is_report_file, read_report, report_of
 from umakit.tools.comparison.saved import Report
 from umakit.tools.record import CPU, FORMAT, VERSION
@@ -47,12 +48,6 @@ def open_report(
 
     Args:
         path: a file of `uma report --json`, a library of `uma compile`, or a model.
-        backends: accelerators of a model, in order of priority.
-        how: settings for running a library or a model.
-        progress: callback with a description of each stage.
-
-    Raises:
-        UmakitError: the subclass names the stage that refused.
     """
     kind = kind_of(path)
     if kind == "saved report":
@@ -68,11 +63,6 @@ def model_report(
     how: Measuring,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Compile a model, run it, and return its report.
-
-    Raises:
-        UmakitError: the subclass names the stage that refused.
-    """
     from umakit.tools.page import make_page
 
     sizes: list[dict[str, Any]] = []
@@ -93,15 +83,7 @@ def library_report(
     The report has neither bounds nor tilings, which need the model.
 
     Args:
-        library: folder or tar file that `uma compile` wrote.
         how: settings of the run; random inputs are 0 for unquantized integers.
-        progress: callback with a description of each stage.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-        InputError: the inputs do not fit.
-        DeviceError: the run failed.
-        BuildError: a compiler is missing or refused the sources.
     """
     description = description_for(library, find_device(how.device))
     progress("building and running")
@@ -135,19 +117,9 @@ def library_report(
 
 
 def size_view(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
-    """Return the sizes of the code of a library on this machine, in bytes.
-
-    Raises:
-        BuildError: a compiler is missing or refused the sources.
-    """
+    """Return the sizes of the code of a library on this machine, in bytes."""
     progress("measuring the code")
-    size = library_size(library)
-    return {
-        "compiler": size.compiler,
-        "text_bytes": size.text_bytes,
-        "static_bytes": size.static_bytes,
-        "stack_bytes": size.stack_bytes,
-    }
+    return view(library_size(library), "compiler text_bytes static_bytes stack_bytes")
 
 
 def random_arrays(inputs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, npt.NDArray[Any]]:
@@ -181,12 +153,8 @@ def refuse_needless(
     """Refuse options that no side of the comparison needs.
 
     Args:
-        kinds: kinds of the compared sides.
         compiling: options of compiling a model, by name.
         running: options of runs, by name.
-
-    Raises:
-        InputError: names the first option.
     """
     what = " and ".join(dict.fromkeys(kinds))
     wanted = {} if "model" in kinds else dict(compiling)
@@ -198,11 +166,7 @@ def refuse_needless(
 
 
 def different_names(one: UMABackend, other: UMABackend) -> None:
-    """Refuse two backends with the same name: TVM identifies functions and targets by the name.
-
-    Raises:
-        InputError: the folders differ and the names do not.
-    """
+    """Refuse two backends with the same name: TVM identifies functions and targets by the name."""
     if one.target_name == other.target_name and one.folder != other.folder:
         raise InputError(
             f"{short_path(one.folder)} and {short_path(other.folder)} both are {one.target_name}",

@@ -4,21 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from umakit.text.rendering import render_html
+from umakit.tools.columns import UNKNOWN, known_count
+from umakit.tools.columns import Line as TableLine
 from umakit.tools.comparison.compare import Comparison
 from umakit.tools.comparison.figures import FIGURES, Figure
 from umakit.tools.comparison.limits import CheckedLimit
 from umakit.tools.comparison.lines import Change, Line
 from umakit.version import __version__
-
-UNKNOWN = "-"
-"""Text for a figure that is not known."""
-
-
-def count_text(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
 
 
 def changed_text(value: int | None) -> str:
@@ -34,22 +29,13 @@ def percent_text(change: Change) -> str:
     return "" if percent is None or not change.change else f"{percent:+,.2f} %"
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of a table: name, the cells of A, B, change and percent, and a note."""
-
-    name: str
-    cells: tuple[str, str, str, str]
-    note: str = ""
+def row_of(name: str, change: Change, note: str = "") -> TableLine:
+    """Return the line of a figure: A, B, change and percent."""
+    cells = known_count(change.a), known_count(change.b), changed_text(change.change)
+    return TableLine(name, (*cells, percent_text(change)), note=note)
 
 
-def row_of(name: str, change: Change, note: str = "") -> Row:
-    """Return the row of a figure of A and B."""
-    cells = count_text(change.a), count_text(change.b), changed_text(change.change)
-    return Row(name, (*cells, percent_text(change)), note)
-
-
-def figure_rows(comparison: Comparison) -> list[Row]:
+def figure_rows(comparison: Comparison) -> list[TableLine]:
     """Return the rows of the networks' figures, except those that are 0 or unknown in both."""
     shown = [each for each in comparison.figures if each.a or each.b]
     return [row_of(_title(each.figure), each) for each in shown]
@@ -82,7 +68,7 @@ def _title(figure: Figure) -> str:
     return figure.name if said in figure.name else f"{figure.name}, {figure.unit}"
 
 
-def layer_rows(comparison: Comparison) -> list[Row]:
+def layer_rows(comparison: Comparison) -> list[TableLine]:
     """Return rows of the differing layers, of all others together, and of the cycles between.
 
     The changes add up to the change of the total, which is the last row.
@@ -99,7 +85,7 @@ def layer_rows(comparison: Comparison) -> list[Row]:
     return [*rows, row_of("total", comparison.compared(basis))]
 
 
-def _layer_row(comparison: Comparison, line: Line) -> Row:
+def _layer_row(comparison: Comparison, line: Line) -> TableLine:
     """Return the row of a layer: no figures for a network without it, `CPU` for a CPU step."""
     row = row_of(
         line.key, line.of(comparison.basis), note_on(line, comparison.is_of_machines(line))
@@ -109,14 +95,14 @@ def _layer_row(comparison: Comparison, line: Line) -> Row:
         for steps, cell in zip((line.a, line.b), row.cells, strict=False)
     )
     has_share = a not in ("", "CPU") and b not in ("", "CPU")
-    return Row(row.name, (a, b, row.cells[2], row.cells[3] if has_share else ""), row.note)
+    return replace(row, cells=(a, b, row.cells[2], row.cells[3] if has_share else ""))
 
 
-def _rest_row(lines: Sequence[Line], basis: Figure) -> Row:
+def _rest_row(lines: Sequence[Line], basis: Figure) -> TableLine:
     name = f"{len(lines):,} other layer{'' if len(lines) == 1 else 's'}"
     row = row_of(name, _sum([line.of(basis) for line in lines]), "no difference")
     if all(step.on_cpu for line in lines for step in line.b):
-        return Row(name, ("CPU", "CPU", "", ""), row.note)
+        return replace(row, cells=("CPU", "CPU", "", ""))
     return row
 
 
@@ -129,7 +115,6 @@ def note_on(line: Line, is_of_machines: bool = False) -> str:
     """Return the changes of a layer besides its cycles, as clauses.
 
     Args:
-        line: the layer.
         is_of_machines: whether it runs elsewhere because the networks have different machines.
     """
     one, other = line.where
@@ -170,11 +155,7 @@ def moved_text(line: Line) -> str:
 
 
 def html(comparison: Comparison, checked: Sequence[CheckedLimit] = ()) -> str:
-    """Return the page, which works without JavaScript.
-
-    Args:
-        checked: limits with their excesses.
-    """
+    """Return the page, which works without JavaScript."""
     return render_html(
         "comparison/page.html.j2",
         version=__version__,

@@ -39,10 +39,8 @@ class Search:
     """The state of a search.
 
     Attributes:
-        trials: builds and compares libraries.
         own: the library with the rules' own choices.
         counts: whether instructions are counted.
-        records: records by kernel.
     """
 
     trials: Trials
@@ -211,9 +209,6 @@ def difference(
     """Return the difference of outputs, as text; empty if equal.
 
     Integers have to be equal; floats may differ by `TOLERANCE`.
-
-    Args:
-        found, wanted: arrays by output name.
     """
     for name, array in wanted.items():
         if not np.issubdtype(array.dtype, np.floating):

@@ -37,7 +37,6 @@ class Meter(Protocol):
     """A source of figures of layers.
 
     Attributes:
-        origin: origin of the figures.
         weights: form of the weights of libraries, as in `ExportOptions`.
     """
 
@@ -105,16 +104,6 @@ class DeviceMeter:
 
 
 def meter_for(cpu: Cpu, device: Device) -> Meter:
-    """Return the meter for a device.
-
-    Args:
-        cpu: target CPU of the libraries.
-
-    Raises:
-        InputError: the device does not run code for the CPU, or neither measures times nor counts
-            instructions.
-        BuildError: there is no compiler for the device.
-    """
     lacks = what_lacks(cpu, device)
     fitting = [each.name for each in DEVICES if _tells(each) and not what_lacks(cpu, each)]
     fix = f"choose --device {' or '.join(fitting)}" if fitting else "tune where this CPU is"
@@ -157,9 +146,7 @@ class Trials:
     """Builds libraries and compares them.
 
     Args:
-        network: a network of `umakit.pipeline.import_network`.
         options: options of the compilation, with the CPU.
-        meter: source of the figures.
         folder: an empty folder, kept by the caller.
     """
 
@@ -173,11 +160,6 @@ class Trials:
         self._count = 0
 
     def build(self, choices: Mapping[KernelKey, Choice]) -> Built:
-        """Build a library with some choices.
-
-        Raises:
-            UmakitError: the library cannot be compiled, or a run failed.
-        """
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()

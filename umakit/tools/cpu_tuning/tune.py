@@ -69,7 +69,6 @@ class TunedKernel:
     """A kernel whose search has ended.
 
     Attributes:
-        record: record of the kernel.
         candidates: number of possible choices.
     """
 
@@ -83,8 +82,6 @@ class TunedCpu:
 
     Attributes:
         kernels: all kernels with a choice, in the order of the network.
-        trials: number of trials that ran.
-        total: figures of the whole network with all choices.
         is_complete: whether no trial was omitted for lack of time.
     """
 
@@ -113,22 +110,12 @@ def tune_cpu(
     Choices that a record marks as tried are skipped.
 
     Args:
-        network: a network of `umakit.pipeline.import_network`.
         cpu: a name of `umakit.machine.cpu`, or a TOML file.
-        path: file of the records; it may contain records of this model and CPU.
-        meter: source of the figures.
-        effort: extent of the search.
         again: whether recorded choices are tried again.
-        tell: called with each stage.
         done: called with each trial, once its records are written.
         inputs: input files, which must not be overwritten.
         keep_layout: as in `ExportOptions`.
         clock: clock in seconds, for `CpuEffort.seconds`.
-
-    Raises:
-        RecordsError: the file is for another model or CPU, or cannot be written; or no kernel of
-            the model has a choice.
-        UmakitError: the network cannot be compiled, or a run failed.
     """
     effort, machine, started = effort or CpuEffort(), find_cpu(cpu), clock()
     read = input_files(cpu_file(cpu), backends=[], model=inputs)
@@ -170,9 +157,6 @@ class _File:
     """A file of records.
 
     Attributes:
-        path: path of the file.
-        owner: the model and the CPU.
-        origin: origin of the figures.
         inputs: input files, which must not be overwritten.
     """
 
@@ -182,12 +166,10 @@ class _File:
     inputs: Sequence[Path]
 
     def existing(self) -> dict[KernelKey, KernelRecord]:
-        """Return the records in the file, by kernel."""
         records = existing_kernels(self.path, self.owner, self.origin)
         return {each.kernel: each for each in records.kernels}
 
     def keep(self, records: Sequence[KernelRecord]) -> None:
-        """Write records, replacing records of the same kernels."""
         keep_kernels(self.path, self.owner, self.origin, records, self.inputs)
 
 

@@ -5,11 +5,11 @@
 
     predicted.py   predicted_counts   counts predicted by the cost model
     picojoules.py  energy_of          energy of counts, from `[energy]` of `accel.toml`
-    events.py      NetworkEvents      events of an inference, as printed by `--json`
+    events.py      events_json        events of an inference, as printed by `--json`
     columns.py     event_table        the events as a table of texts
 """
 
-from umakit.tools.energy.events import NetworkEvents, counts_of
+from umakit.tools.energy.events import counts_of
 from umakit.tools.energy.picojoules import Energy, energy_of
 
-__all__ = ["Energy", "NetworkEvents", "counts_of", "energy_of"]
+__all__ = ["Energy", "counts_of", "energy_of"]

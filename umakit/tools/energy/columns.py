@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from umakit.machine.energy import EventCounts
 from umakit.tools.columns import UNKNOWN, Column, TextTable, known_count
-from umakit.tools.energy.events import NetworkEvents
+from umakit.tools.energy.events import network_energy
 from umakit.tools.energy.picojoules import Energy, layer_energy
+from umakit.tools.record import LayerRecord
 
 PLAIN = {
     "macs": "MACs",
@@ -36,18 +37,17 @@ class EventTable(TextTable):
     left_out: str = ""
 
 
-def event_table(events: NetworkEvents) -> EventTable | None:
+def event_table(layers: Sequence[LayerRecord]) -> EventTable | None:
     """Return the counts of each layer, preferably measured ones, and its energy.
 
     Returns:
         None without layers on accelerators.
     """
-    if not events.layers:
+    own = [layer for layer in layers if not layer.on_cpu]
+    if not own:
         return None
-    memories = dict.fromkeys(
-        name for layer in events.layers for name in layer.counts.memories or {}
-    )
-    total = EventCounts.total(layer.counts for layer in events.layers)
+    memories = dict.fromkeys(name for layer in own for name in layer.counts.memories or {})
+    total = EventCounts.total(layer.counts for layer in own)
 
     def column(header: str, of: Callable[[EventCounts], int | None]) -> Column:
         return Column(header, lambda layer: known_count(of(layer.counts)), known_count(of(total)))
@@ -62,12 +62,12 @@ def event_table(events: NetworkEvents) -> EventTable | None:
     for name in memories:
         columns.append(column(f"{name} read B", memory(name, "read_bytes")))
         columns.append(column("written B", memory(name, "written_bytes")))
-    energy = events.energy
+    energy = network_energy(layers)
     if energy is not None:
         columns.append(
             Column(NANOJOULES, lambda each: energy_text(layer_energy(each)), energy_text(energy))
         )
-    found = TextTable.of(events.layers, columns, "total")
+    found = TextTable.of(own, columns, "total")
     return EventTable(
         found.columns, found.lines, found.total, missing_text(energy), _left_out(energy)
     )
@@ -103,9 +103,5 @@ def missing_text(energy: Energy | None) -> str:
     ):
         names = [name for name, reason in energy.missing.items() if reason == why]
         if names:
-            parts.append(f"{_listed(names)} ({said})")
+            parts.append(f"{', '.join(names)} ({said})")
     return f"energy is without {' and '.join(parts)}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from umakit.devices.run import LayerProfile
@@ -17,76 +16,49 @@ CPU_STEPS = "CPU steps"
 """Name of the missing part of an energy if steps run on the CPU."""
 
 
-@dataclass(frozen=True)
-class NetworkEvents:
-    """The events of an inference.
+def network_energy(layers: Sequence[LayerRecord]) -> Energy | None:
+    """Return the energy of all layers; None if no accelerator has figures."""
+    energies = [layer_energy(each) for each in layers if not each.on_cpu]
+    known = [each for each in energies if each is not None]
+    if not known:
+        return None
+    total = Energy.sum(known)
+    missing = dict(total.missing)
+    if len(known) < len(energies):
+        missing["accelerators without [energy]"] = "no figure"
+    if any(each.on_cpu for each in layers):
+        missing[CPU_STEPS] = "not counted"
+    return Energy(total.counted, missing)
 
-    Attributes:
-        layers: the layers on accelerators, in execution order.
-        cpu_steps: kinds of the CPU steps, whose events are not counted.
-    """
 
-    layers: tuple[LayerRecord, ...]
-    cpu_steps: tuple[str, ...]
-
-    @classmethod
-    def of(cls, records: Iterable[LayerRecord]) -> NetworkEvents:
-        """Return the events of the layers of a run."""
-        found = list(records)
-        own = tuple(each for each in found if each.owner == "layer")
-        return cls(own, tuple(each.kind for each in found if each.on_cpu))
-
-    @property
-    def energy(self) -> Energy | None:
-        """The energy of all layers without CPU steps.
-
-        None if no accelerator has figures.
-        """
-        energies = [layer_energy(each) for each in self.layers]
-        known = [each for each in energies if each is not None]
-        if not known:
-            return None
-        total = Energy.sum(known)
-        missing = dict(total.missing)
-        if len(known) < len(energies):
-            missing["accelerators without [energy]"] = "no figure"
-        if self.cpu_steps:
-            missing[CPU_STEPS] = "not counted"
-        return Energy(total.counted, missing)
-
-    @property
-    def total_predicted(self) -> EventCounts | None:
-        """The sums of predicted counts; None if nothing is predicted for a layer."""
-        return _total([each.predicted for each in self.layers])
-
-    @property
-    def total_measured(self) -> EventCounts | None:
-        """The sums of measured counts; None if the layers were not run."""
-        return _total([each.measured for each in self.layers])
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
-        return {
-            "layers": [
-                view(each, "name where identity")
-                | _sides(each.predicted, each.measured, each.energy_section)
-                for each in self.layers
-            ],
-            "accelerators": {name: self._accelerator(name) for name in self.accelerators},
-            "cpu_steps": list(self.cpu_steps),
-            "energy": None if self.energy is None else self.energy.as_json(),
-        }
-
-    @property
-    def accelerators(self) -> tuple[str, ...]:
-        """The accelerators of the layers, in order of first use."""
-        return tuple(dict.fromkeys(each.where for each in self.layers))
-
-    def _accelerator(self, name: str) -> dict[str, Any]:
-        own = [each for each in self.layers if each.where == name]
-        predicted = _total([each.predicted for each in own])
-        measured = _total([each.measured for each in own])
-        return {"layers": len(own), **_sides(predicted, measured, own[0].energy_section)}
+def events_json(layers: Sequence[LayerRecord]) -> dict[str, Any]:
+    """Return the events of an inference; keys are stable."""
+    own = [each for each in layers if not each.on_cpu]
+    by_accelerator = {
+        name: [each for each in own if each.where == name]
+        for name in dict.fromkeys(each.where for each in own)
+    }
+    energy = network_energy(layers)
+    return {
+        "layers": [
+            view(each, "name where identity")
+            | _sides(each.predicted, each.measured, each.energy_section)
+            for each in own
+        ],
+        "accelerators": {
+            name: {
+                "layers": len(found),
+                **_sides(
+                    _total([each.predicted for each in found]),
+                    _total([each.measured for each in found]),
+                    found[0].energy_section,
+                ),
+            }
+            for name, found in by_accelerator.items()
+        },
+        "cpu_steps": [each.kind for each in layers if each.on_cpu],
+        "energy": None if energy is None else energy.as_json(),
+    }
 
 
 def energy_sections(description: Mapping[str, Any]) -> dict[str, EnergySection | None]:

@@ -71,7 +71,6 @@ class Energy:
         return cls({name: math.fsum(values) for name, values in counted.items()}, missing)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         names = "total_picojoules:total at_least_picojoules:at_least counted not_counted:missing"
         return view(self, names)
 
@@ -81,10 +80,6 @@ def energy_of(counts: EventCounts, section: EnergySection) -> Energy:
 
     Events that do not happen need no figure. `idle_cycle` is on top of `cycle` and may be omitted.
     Of a memory's reads, and of its writes, either the accesses or their bytes need a figure.
-
-    Args:
-        counts: counts of one or several layers.
-        section: the figures.
     """
     counted: dict[str, float] = {}
     missing: dict[str, Missing] = {}

@@ -29,9 +29,6 @@ def predicted_counts(program: Program, call: KernelCall, backend: UMABackend) ->
 
     Returns:
         None for a step of another backend or of the CPU.
-
-    Raises:
-        BackendError: the backend's planner does not return a prediction.
     """
     if call.target != backend.target_name:
         return None
@@ -45,14 +42,6 @@ def predicted_counts(program: Program, call: KernelCall, backend: UMABackend) ->
 def counts_of_tiles(
     backend: UMABackend, planner: TilePlanner, tiles: Tiles, prediction: Prediction
 ) -> EventCounts:
-    """Return the predicted counts of a tiled layer.
-
-    Args:
-        backend: the accelerator.
-        planner: planner of the accelerator.
-        tiles: tiles of the layer.
-        prediction: prediction for the tiles.
-    """
     scratchpads = backend.configuration.scratchpads
     name = scratchpads[0].name if _is_array(backend) and len(scratchpads) == 1 else None
     return tiled_counts(planner, tiles, prediction, name)

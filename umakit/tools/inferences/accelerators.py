@@ -9,7 +9,7 @@ from typing import Any
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Tiles
-from umakit.machine.bounds import CycleBound, limits_of
+from umakit.machine.bounds import limits_of
 from umakit.machine.bounds.inferences import (
     InferencesBound,
     inferences_bound,
@@ -24,7 +24,7 @@ from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program, Role
-from umakit.tools.columns import known_sum
+from umakit.tools.columns import known_sum, view
 from umakit.tools.program_steps import known_bytes, steps_of
 
 CONSTANTS = ("weights", "parameters")
@@ -36,7 +36,6 @@ class Scratchpad:
     """A memory of an accelerator, as a memory plan uses it.
 
     Attributes:
-        name: name of the memory in the build.
         size: size in bytes; None if not described.
         used: bytes that the plan uses at any time.
         alignment: alignment of tensors in bytes.
@@ -51,7 +50,6 @@ class Scratchpad:
 
     @classmethod
     def of_plan(cls, plan: MemoryPlan) -> tuple[Scratchpad, ...]:
-        """Return the scratchpads of a memory plan."""
         return tuple(
             cls(each.pool.name, each.pool.size, each.size, each.pool.alignment,
                 each.pool.reachable_by)
@@ -110,10 +108,8 @@ class AcceleratorInferences:
     """Bounds of the layers that an accelerator runs, for several inferences.
 
     Attributes:
-        accelerator: name of the accelerator.
         nothing_stays: bounds if each inference finds the accelerator empty.
         weights_stay: bounds if its memories keep their content between inferences.
-        weights: weights that could stay beside the present plan.
     """
 
     accelerator: str
@@ -122,13 +118,13 @@ class AcceleratorInferences:
     weights: KeptWeights
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         bounds = {"nothing_stays": self.nothing_stays, "weights_stay": self.weights_stay}
         return {
             "accelerator": self.accelerator,
             "bounds": {
                 name: {
-                    part: _bound_json(getattr(bound, part)) for part in ("first", "steady", "all")
+                    part: view(getattr(bound, part), "cycles bytes unknown")
+                    for part in ("first", "steady", "all")
                 }
                 for name, bound in bounds.items()
             },
@@ -138,10 +134,6 @@ class AcceleratorInferences:
                 "unknown": list(self.weights.unknown),
             },
         }
-
-
-def _bound_json(bound: CycleBound) -> dict[str, Any]:
-    return {"cycles": bound.cycles, "bytes": bound.bytes, "unknown": list(bound.unknown)}
 
 
 def accelerator_inferences(
@@ -154,7 +146,6 @@ def accelerator_inferences(
 
     Args:
         scratchpads: scratchpads of the build, with their use by the memory plan.
-        backends: backends of the program.
         count: number of inferences, at least 1.
     """
     steps, outputs = steps_of(program), frozenset(program.outputs)
@@ -186,9 +177,6 @@ def _known(bound: InferencesBound, steps: Sequence[Step], where: str) -> Inferen
 
 def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[int | None]:
     """Return the bytes that the cost model of each step's backend predicts.
-
-    Args:
-        backends: backends of the program.
 
     Returns:
         Bytes in the order of the steps; None on the CPU, and for layers that are not cut into
@@ -278,8 +266,6 @@ def _cycles(program: Program, call: KernelCall, backend: UMABackend, *, keeps: b
     """Return the predicted cycles of a layer; None if its prediction is not by commands.
 
     Args:
-        call: step of the layer.
-        backend: backend of the layer.
         keeps: whether the constants are in their places when the layer begins.
     """
     tiles, planner = _tiles(program, call, backend), backend.tiling

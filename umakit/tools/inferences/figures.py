@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from umakit.devices.inferences import Measured, Spread
 from umakit.devices.run import RunResult
-from umakit.tools.accounting import Accounting, account
+from umakit.tools.accounting import RunReport, account
 from umakit.tools.columns import known_sum, view
 from umakit.tools.record import LayerRecord
 
@@ -24,39 +24,35 @@ class InferenceFigures:
     """The first inference, or each later one. Bytes are bytes of accelerators over the bus.
 
     Attributes:
-        layers: layers and steps, in order.
+        run: layers and totals, for later inferences as means.
         clock_cycles: measured cycles of the accelerators' clocks from begin to end.
         moved_bytes: measured bytes of all layers on accelerators.
-        accounting: owners of the cycles, for later inferences as means; None if not measured.
     """
 
-    layers: tuple[LayerRecord, ...]
+    run: RunReport
     clock_cycles: Spread = UNMEASURED
     moved_bytes: Spread = UNMEASURED
-    accounting: Accounting | None = None
 
     @property
-    def offloaded(self) -> tuple[LayerRecord, ...]:
-        return tuple(layer for layer in self.layers if not layer.on_cpu)
+    def accounting(self) -> RunReport | None:
+        """The report with owners of cycles; None if not measured."""
+        return self.run if self.run.inferences else None
 
     @property
     def predicted_cycles(self) -> int | None:
-        """The predicted cycles of all layers on accelerators; None if one has none."""
-        return known_sum(layer.predicted_cycles for layer in self.offloaded)
+        return self.run.predicted_cycles
 
     @property
     def predicted_bytes(self) -> int | None:
-        """The predicted bytes of all layers on accelerators; None if one has none."""
-        return known_sum(layer.predicted_bytes for layer in self.offloaded)
+        return self.run.predicted_bytes
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {
             **_spread("clock_cycles", self.clock_cycles),
             "predicted_cycles": self.predicted_cycles,
             **_spread("moved_bytes", self.moved_bytes),
             "predicted_bytes": self.predicted_bytes,
-            "layers": [_layer_json(layer) for layer in self.layers],
+            "layers": [_layer_json(layer) for layer in self.run.layers],
             **view(self, "accounting"),
         }
 
@@ -66,8 +62,6 @@ class SeveralInferences:
     """Several consecutive inferences in one process.
 
     Attributes:
-        count: number of inferences.
-        first: the first inference.
         steady: each later inference; None if there is none.
         clock_cycles, moved_bytes: measured totals; None if unknown.
         accelerators: bounds of each accelerator's layers, and weights that could stay in it.
@@ -97,7 +91,6 @@ class SeveralInferences:
         return None if first is None or later is None else first + (self.count - 1) * later
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         figures = "clock_cycles predicted_cycles moved_bytes predicted_bytes"
         return {
             **view(self, "count first steady"),
@@ -137,14 +130,8 @@ def measured_inferences(
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
-        result: a run of the library with separate inferences.
         cpu_clock, designs: as in `umakit.tools.accounting.account`.
         predicted_bytes: predictions of the cost model for each layer; None if not requested.
-        accelerators: bounds of these inferences.
-
-    Raises:
-        InputError: as `account` does.
-        ValueError: the run did not separate inferences.
     """
     found = result.inferences
     if found is None:
@@ -153,13 +140,14 @@ def measured_inferences(
 
     def figures(measured: Measured) -> InferenceFigures:
         apart = replace(result, layers=measured.layers, whole=measured.whole)
-        accounting = account(description, apart, cpu_clock, designs)
+        run = account(description, apart, cpu_clock, designs)
         spreads = zip(measured.layer_cycles, measured.layer_bytes, moved, strict=True)
-        layers = tuple(
+        layers = (
             replace(row, cycle_spread=cycles, byte_spread=copied, predicted_bytes=expected)
-            for row, (cycles, copied, expected) in zip(accounting.rows, spreads, strict=False)
+            for row, (cycles, copied, expected) in zip(run.layers, spreads, strict=True)
         )
-        return InferenceFigures(layers, measured.clock_cycles, measured.moved_bytes, accounting)
+        run = replace(run, rows=(*layers, *run.rows[len(run.layers) :]))
+        return InferenceFigures(run, measured.clock_cycles, measured.moved_bytes)
 
     later = None if found.later is None else figures(found.later)
     return SeveralInferences(
@@ -169,7 +157,7 @@ def measured_inferences(
 
 
 def predicted_inferences(
-    layers: Sequence[LayerRecord],
+    run: RunReport,
     count: int,
     accelerators: tuple[AcceleratorInferences, ...] = (),
 ) -> SeveralInferences:
@@ -179,9 +167,7 @@ def predicted_inferences(
     operands and closes the device, and a cost model has no state.
 
     Args:
-        layers: layers and steps of the program, with their predictions.
         count: number of inferences, at least 1.
-        accelerators: bounds of these inferences.
     """
-    each = InferenceFigures(tuple(layers))
+    each = InferenceFigures(run)
     return SeveralInferences(count, each, each if count > 1 else None, accelerators=accelerators)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bounds of a network and of its layers, from a compiled program and its backends."""
+"""The plans of tiled layers, and the bounds of layers and network, from a compiled program."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Prediction, TilePlanner, Tiles
@@ -12,24 +14,34 @@ from umakit.machine.bounds.losses import losses_of
 from umakit.machine.bounds.network import Step, network_bound, spilled_bytes
 from umakit.machine.commands import moved_bytes
 from umakit.machine.hardware import array_bound, array_of, works_of
+from umakit.machine.tiles import AXES, INPUT_CHANNELS
 from umakit.program.program import Program
 from umakit.tools.columns import known_sum
+from umakit.tools.page.engines import Engines
 from umakit.tools.program_steps import is_unknown, known_bytes, steps_of
-from umakit.tools.record import AcceleratorBounds, LayerBounds, LayerRecord, NamedBound
+from umakit.tools.record import AcceleratorBounds, LayerRecord, NamedBound, Spent, TiledLayer
 
 
-def layer_bounds(
+def tiled_layer(
     planner: TilePlanner, tiles: Tiles, prediction: Prediction, simulated: int | None
-) -> LayerBounds:
-    """Return the further bounds of a tiled layer, and its losses.
+) -> TiledLayer:
+    """Return the plan, the prediction and the bounds of a layer; None if a bound is unknown.
 
     Args:
-        planner: the planner that cut the layer.
-        tiles: tiles of the layer.
-        prediction: the planner's prediction for the tiles.
         simulated: simulated cycles; None if not measured.
     """
-    machine, layer, unknown = planner.machine, tiles.layer, {}
+    machine, layer, run = planner.machine, tiles.layer, prediction.run
+    finish, unknown = planner.driver.finish, {}
+    found = TiledLayer(
+        tiling=_describe_tiling(tiles),
+        dataflow="" if layer.is_pool else tiles.tiling.dataflow.value,
+        tiles=_result_tiles(tiles),
+        double_buffered=any(buffer.tiles > 1 for buffer in tiles.buffers.values()),
+        predicted_cycles=prediction.cycles,
+        compute_bound=prediction.bound.compute,
+        memory_bound=prediction.bound.memory,
+        spent=None,
+    )
     array = least = None
     cells = array_of(machine)
     if machine.other_costs:
@@ -37,10 +49,9 @@ def layer_bounds(
     elif cells is not None:
         array = array_bound(cells, layer)
         least = min(work.busy for work in works_of(cells, layer))
-    run, finish = prediction.run, planner.driver.finish
     if run is None or prediction.cycles != run.cycles + finish:
         unknown["losses"] = "the planner predicts cycles in a way of its own"
-        return LayerBounds(array, None, unknown)
+        return replace(found, array=array, unknown=unknown)
     again = moved_bytes(tiles) - layer.stored_bytes
     losses = losses_of(
         run, prediction.bound, finish, least_array=least, fill=fill_cycles(machine, layer),
@@ -48,7 +59,61 @@ def layer_bounds(
     )  # fmt: skip
     if losses is None:
         unknown["losses"] = "commands take fewer cycles than its peak and widths allow"
-    return LayerBounds(array, losses, unknown)
+    cycles = run.breakdown
+    spent = Spent(
+        full_array=found.compute_bound,
+        partial_array=cycles.compute - found.compute_bound,
+        drain=cycles.drain,
+        loads=cycles.load,
+        stores=cycles.store,
+        driver=cycles.driver + finish,  # when everything is done, the driver closes the layer
+    )
+    waits = cycles.streams if Engines.of(planner.described) else {}
+    return replace(found, spent=spent, waits=waits, array=array, losses=losses, unknown=unknown)
+
+
+def _result_tiles(tiles: Tiles) -> int:
+    return math.prod(n for axis, n in tiles.extents.items() if axis != INPUT_CHANNELS)
+
+
+def _describe_tiling(tiles: Tiles) -> str:
+    """Describe a tiling, outer loop first.
+
+    For example `output stationary; 8 tiles of 16 of 32 output channels x 4 of 16 rows; weights
+    loaded once; 4 buffers`.
+    """
+    tiling, layer = tiles.tiling, tiles.layer
+    sizes = {
+        "output_channels": (tiling.output_channels, layer.output_channels),
+        "rows": (tiling.rows, layer.output_size[0]),
+        "columns": (tiling.columns, layer.output_size[1]),
+    }
+    cut = [axis for axis in tiles.loops if axis in AXES]
+    parts = [f"{sizes[axis][0]:,} of {sizes[axis][1]:,} {axis.replace('_', ' ')}" for axis in cut]
+    count = _result_tiles(tiles)
+    clauses = [] if layer.is_pool else [tiling.dataflow.value.replace("_", " ")]
+    if parts:
+        clauses.append(f"{count:,} tiles of {' x '.join(parts)}")
+    else:
+        clauses.append("in one piece" if count == 1 else f"image by image, {count:,} of them")
+    steps = tiles.extents[INPUT_CHANNELS]
+    if steps > 1:
+        clauses.append(f"{steps:,} steps of {tiling.input_channels:,} input channels")
+    stays = [name for name in ("data", "weights") if _stays(tiles, name)]
+    if count * steps > 1 and stays:
+        clauses.append(f"{' and '.join(stays)} loaded once")
+    if count * steps > 1:
+        clauses.append(f"{tiling.buffers} buffers" if tiling.buffers > 1 else "one buffer")
+    return "; ".join(clauses)
+
+
+def _stays(tiles: Tiles, name: str) -> bool:
+    """Whether tiles of a tensor are loaded once, although several result tiles need them."""
+    if name not in tiles.buffers:
+        return False
+    own = math.prod(tiles.extents[axis] for axis in tiles.loops if axis in tiles.axes_of(name))
+    everything = math.prod(tiles.extents[axis] for axis in tiles.loops)
+    return tiles.copies(name) == own < everything
 
 
 def accelerator_bounds(
@@ -61,8 +126,6 @@ def accelerator_bounds(
 
     Args:
         total_macs: multiply-accumulates of the whole network.
-        backends: backends of the program.
-        layers: layers on accelerators.
     """
     steps = steps_of(program)
     outputs = frozenset(program.outputs)
@@ -116,7 +179,7 @@ def _bounds(
 
 
 def _array(layer: LayerRecord) -> int | None:
-    known = None if layer.tiled is None or layer.tiled.bounds is None else layer.tiled.bounds.array
+    known = None if layer.tiled is None else layer.tiled.array
     return None if known is None else known.cycles
 
 

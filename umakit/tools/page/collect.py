@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +16,11 @@ from umakit.devices.run import Arrays, RunResult, run_library, select_inputs
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
-from umakit.machine import Prediction, TilePlanner, Tiles
+from umakit.machine import TilePlanner
 from umakit.machine.planner import prediction_of
-from umakit.machine.tiles import AXES, INPUT_CHANNELS
 from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
 from umakit.tools.accounting import account
-from umakit.tools.energy import NetworkEvents
 from umakit.tools.energy.predicted import predicted_counts
 from umakit.tools.failed_layer import with_layer
 from umakit.tools.inferences.accelerators import (
@@ -33,10 +30,10 @@ from umakit.tools.inferences.accelerators import (
 )
 from umakit.tools.inferences.figures import SeveralInferences, measured_inferences
 from umakit.tools.inputs import random_inputs
-from umakit.tools.page.bounds import accelerator_bounds, layer_bounds
+from umakit.tools.page.bounds import accelerator_bounds, tiled_layer
 from umakit.tools.page.engines import Engines
 from umakit.tools.page.figures import NEAR_THE_BOUND, Accelerator, Page
-from umakit.tools.record import LayerRecord, Spent, TiledLayer
+from umakit.tools.record import LayerRecord, Spent
 from umakit.tools.runs import Measuring
 
 
@@ -106,24 +103,17 @@ def page_of(
     """Collect the figures of a library that was compiled and run with a profile.
 
     Args:
-        file_name: name of the model's file.
         library: the compiled library, with its program.
-        backends: backends of the compilation.
-        result: result of its run.
-        inputs_name: description of the inputs.
         cpu_clock: as in `umakit.tools.accounting.account`.
     """
     description, program = library.metadata["umakit"], library.program
     if program is None:
         raise ValueError("the library was read, not compiled")
-    accelerators = {backend.target_name: _accelerator(backend) for backend in backends}
     known = {backend.target_name: backend for backend in backends}
-    planners = {backend.target_name: backend.tiling for backend in backends}
     accounting = account(description, result, cpu_clock)
-    records = [row for row in accounting.rows if row.owner != "between layers"]
     layers = tuple(
         _planned(record, call, program, known)
-        for record, call in zip(records, program.calls, strict=True)
+        for record, call in zip(accounting.layers, program.calls, strict=True)
     )
     accounting = replace(accounting, rows=(*layers, *accounting.rows[len(layers) :]))
     return Page(
@@ -132,16 +122,16 @@ def page_of(
         fingerprint=description["model_sha256"],
         umakit_version=description["version"],
         inputs=inputs_name,
-        tilings=_tilings(description["tilings"], planners.values()),
+        tilings=_tilings(description["tilings"], (backend.tiling for backend in backends)),
         notices=program.notices,
-        accelerators=tuple(accelerators.values()),
+        accelerators=tuple(map(_accelerator, known.values())),
         offload=library.report,
-        layers=layers,
         accounting=accounting,
-        events=NetworkEvents.of(layers),
         memory=description["memory"],
         buffers=_buffer_names(program),
-        bounds=accelerator_bounds(program, library.report.total_macs, backends, accounting.layers),
+        bounds=accelerator_bounds(
+            program, library.report.total_macs, backends, accounting.offloaded
+        ),
         inferences=_inferences(library, program, backends, result, cpu_clock),
     )
 
@@ -218,48 +208,13 @@ def _planned(
     if composite is None or planner is None:
         return found
     tiles = planner.tiles_of(composite, program.planned[call.target].tilings)
-    tiled = _tiled(planner, tiles, record.clock_cycles)
+    tiled = tiled_layer(planner, tiles, prediction_of(planner, tiles), record.clock_cycles)
     found = replace(
         found, tiled=tiled, tiling=tiled.tiling, predicted_cycles=tiled.predicted_cycles,
         bound=tiled.bound,
     )  # fmt: skip
     peak, engines = planner.machine.macs_per_cycle, Engines.of(planner.described)
     return replace(found, explanation=describe_bottleneck(found, peak, engines))
-
-
-def _tiled(planner: TilePlanner, tiles: Tiles, simulated: int | None) -> TiledLayer:
-    prediction = prediction_of(planner, tiles)
-    spent, waits = _spent(prediction, planner), {}
-    if spent and prediction.run and Engines.of(planner.described):
-        waits = prediction.run.breakdown.streams
-    return TiledLayer(
-        tiling=describe_tiling(tiles),
-        dataflow="" if tiles.layer.is_pool else tiles.tiling.dataflow.value,
-        tiles=result_tiles(tiles),
-        double_buffered=any(buffer.tiles > 1 for buffer in tiles.buffers.values()),
-        predicted_cycles=prediction.cycles,
-        compute_bound=prediction.bound.compute,
-        memory_bound=prediction.bound.memory,
-        spent=spent,
-        waits=waits,
-        bounds=layer_bounds(planner, tiles, prediction, simulated),
-    )
-
-
-def _spent(prediction: Prediction, planner: TilePlanner) -> Spent | None:
-    run, finish = prediction.run, planner.driver.finish
-    if run is None or prediction.cycles != run.cycles + finish:
-        return None  # the planner predicts in a way of its own
-    cycles = run.breakdown
-    return Spent(
-        full_array=prediction.bound.compute,
-        partial_array=cycles.compute - prediction.bound.compute,
-        drain=cycles.drain,
-        loads=cycles.load,
-        stores=cycles.store,
-        # When everything is done, the driver still closes the layer.
-        driver=cycles.driver + finish,
-    )
 
 
 def _buffer_names(program: Program) -> dict[str, str]:
@@ -286,56 +241,10 @@ def layer_kind(composite: patterns.Composite | None) -> str:
     return next((name for kind, name in kinds.items() if isinstance(composite, kind)), "")
 
 
-def result_tiles(tiles: Tiles) -> int:
-    """Return the number of tiles of the result, over all images."""
-    return math.prod(n for axis, n in tiles.extents.items() if axis != INPUT_CHANNELS)
-
-
-def describe_tiling(tiles: Tiles) -> str:
-    """Describe the tiling of a layer, outer loop first.
-
-    For example `output stationary; 8 tiles of 16 of 32 output channels x 4 of 16 rows; weights
-    loaded once; 4 buffers`.
-    """
-    tiling, layer = tiles.tiling, tiles.layer
-    sizes = {
-        "output_channels": (tiling.output_channels, layer.output_channels),
-        "rows": (tiling.rows, layer.output_size[0]),
-        "columns": (tiling.columns, layer.output_size[1]),
-    }
-    cut = [axis for axis in tiles.loops if axis in AXES]
-    parts = [f"{sizes[axis][0]:,} of {sizes[axis][1]:,} {axis.replace('_', ' ')}" for axis in cut]
-    count = result_tiles(tiles)
-    clauses = [] if layer.is_pool else [tiling.dataflow.value.replace("_", " ")]
-    if parts:
-        clauses.append(f"{count:,} tiles of {' x '.join(parts)}")
-    else:
-        clauses.append("in one piece" if count == 1 else f"image by image, {count:,} of them")
-    steps = tiles.extents[INPUT_CHANNELS]
-    if steps > 1:
-        clauses.append(f"{steps:,} steps of {tiling.input_channels:,} input channels")
-    stays = [name for name in ("data", "weights") if _stays(tiles, name)]
-    if count * steps > 1 and stays:
-        clauses.append(f"{' and '.join(stays)} loaded once")
-    if count * steps > 1:
-        clauses.append(f"{tiling.buffers} buffers" if tiling.buffers > 1 else "one buffer")
-    return "; ".join(clauses)
-
-
-def _stays(tiles: Tiles, name: str) -> bool:
-    """Whether each tile of a tensor is loaded only once, although several result tiles need it."""
-    if name not in tiles.buffers:
-        return False
-    own = math.prod(tiles.extents[axis] for axis in tiles.loops if axis in tiles.axes_of(name))
-    everything = math.prod(tiles.extents[axis] for axis in tiles.loops)
-    return tiles.copies(name) == own < everything
-
-
 def describe_bottleneck(layer: LayerRecord, cells: int, engines: Engines | None) -> str:
     """Describe the bottleneck of a layer above `NEAR_THE_BOUND` times its bound; else empty.
 
     Args:
-        layer: figures of the layer.
         cells: number of cells of the accelerator's array, or its multiply-accumulates in a cycle.
         engines: engines of a machine described by the backend; None for umakit's systolic array.
     """

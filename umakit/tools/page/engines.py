@@ -57,7 +57,6 @@ class Engines:
 
         Args:
             waits: cycles in which the computing engine waited, by stream.
-            tensors: candidate tensors.
         """
         streams = {self.streams[each] for each in tensors}
         longest = max(sorted(streams), key=lambda stream: waits.get(stream, 0))

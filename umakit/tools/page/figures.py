@@ -10,9 +10,8 @@ from typing import Any
 from umakit.devices.run import CommandTimes
 from umakit.devices.totals import CycleTotals, included
 from umakit.partition.report import OffloadReport
-from umakit.tools.accounting import Accounting
+from umakit.tools.accounting import RunReport
 from umakit.tools.columns import known_sum, view
-from umakit.tools.energy import NetworkEvents
 from umakit.tools.inferences.figures import SeveralInferences
 from umakit.tools.page.engines import Engines
 from umakit.tools.record import FORMAT, VERSION, AcceleratorBounds, LayerRecord, Spent
@@ -29,8 +28,6 @@ class Accelerator:
     """A backend that the network was offered to.
 
     Attributes:
-        name: name of the target.
-        description: description in `accel.toml`.
         rows, columns: dimensions of the array; None without an array in `accel.toml`.
         bytes_per_cycle: total bandwidth of the DMA engines; None without DMA engines or without
             tiled layers.
@@ -63,7 +60,10 @@ LAYER = (
     "number name identity where operators kind:pattern macs clock_cycles predicted_cycles "
     "difference_percent:difference source:clock_source moved_bytes macs_per_cycle"
 )
-TILED = "difference_percent:difference simulated_over_bound:ratio"
+TILED = (
+    "tiling dataflow tiles double_buffered predicted_cycles compute_bound memory_bound spent waits "
+    "bounds bound"
+)
 
 
 def layer_json(layer: LayerRecord) -> dict[str, Any]:
@@ -82,9 +82,8 @@ def layer_json(layer: LayerRecord) -> dict[str, Any]:
     if tiled is not None:
         bottleneck = tiled.spent.bottleneck if tiled.spent else None
         found["tiled"] = {
-            **asdict(tiled),
-            **view(tiled, "bounds bound"),
-            **view(layer, TILED),
+            **view(tiled, TILED),
+            **view(layer, "difference_percent:difference simulated_over_bound:ratio"),
             "bottleneck": bottleneck,
             "held_by": bottleneck,  # its older name
             "explanation": layer.explanation,
@@ -107,9 +106,6 @@ class Total:
     """Totals over several tiled layers.
 
     Attributes:
-        name: description of the layers.
-        layers: number of layers.
-        macs: multiply-accumulates.
         predicted_cycles, clock_cycles, bound, moved_bytes: sums of the layers' figures; None if a
             layer was not measured.
         spent: predicted cycles by the state of the array; None if unknown for a layer.
@@ -140,7 +136,7 @@ class Total:
             bound=sum(each.bound for _, each in tiled),
             moved_bytes=known_sum(layer.moved_bytes for layer, _ in tiled),
             spent=_all_spent([each for each in spent if each]) if None not in spent else None,
-            cycles=CycleTotals.of(layer.measured_and_predicted for layer, _ in tiled),
+            cycles=CycleTotals.of(layer for layer, _ in tiled),
         )
 
     @property
@@ -173,22 +169,14 @@ class Page:
     """All facts about a network in `uma report`.
 
     Attributes:
-        model: file name of the network.
         name: name of the model in C.
-        fingerprint: SHA-256 of the model.
-        umakit_version: version of umakit that made the page.
-        inputs: description of the inputs.
         tilings: origin of the tilings; empty if no backend cuts layers into tiles.
         notices: decisions made for the user, and operators in floating point.
         accelerators: accelerators that the network was partitioned for, in order of priority.
-        offload: the offload report.
-        layers: steps of the program, in execution order.
-        accounting: the owners of all cycles of an inference.
-        events: counts of events that take energy, predicted and measured.
+        accounting: layers, totals and settings of the measured inference.
         memory: the memory plan, as in `metadata.json` of a library.
         buffers: names of the buffers in scratchpads, such as `weights`, by their C names in
             `memory`.
-        bounds: bounds of all layers of each accelerator together.
         inferences: figures of the first and of later inferences; None if not requested.
     """
 
@@ -201,17 +189,16 @@ class Page:
     notices: tuple[str, ...]
     accelerators: tuple[Accelerator, ...]
     offload: OffloadReport
-    layers: tuple[LayerRecord, ...]
-    accounting: Accounting
-    events: NetworkEvents
+    accounting: RunReport
     memory: Mapping[str, Any]
     buffers: Mapping[str, str]
     bounds: tuple[AcceleratorBounds, ...] = ()
     inferences: SeveralInferences | None = None
 
     @property
-    def offloaded(self) -> tuple[LayerRecord, ...]:
-        return tuple(layer for layer in self.layers if not layer.on_cpu)
+    def layers(self) -> tuple[LayerRecord, ...]:
+        """The steps of the program in execution order."""
+        return self.accounting.layers
 
     @property
     def is_measured(self) -> bool:
@@ -221,7 +208,8 @@ class Page:
     @property
     def unmeasured(self) -> tuple[str, ...]:
         """The accelerators with unmeasured layers."""
-        names = [layer.where for layer in self.offloaded if layer.clock_cycles is None]
+        own = self.accounting.offloaded
+        names = [layer.where for layer in own if layer.clock_cycles is None]
         return tuple(dict.fromkeys(names))
 
     @property
@@ -236,7 +224,7 @@ class Page:
         text = (
             f"{len(self.offload.offloaded)} of {len(self.offload.placements)} operators offloaded"
         )
-        if not rest or any(layer.on_cpu for layer in self.layers):
+        if not rest or self.accounting.cpu_steps:
             return text
         return f"{text}, {rest} need{'s' if rest == 1 else ''} no code"
 
@@ -246,12 +234,12 @@ class Page:
 
         None without layers on accelerators, or if one was not measured.
         """
-        return known_sum(layer.clock_cycles for layer in self.offloaded)
+        return known_sum(layer.clock_cycles for layer in self.accounting.offloaded)
 
     @property
     def cycles(self) -> CycleTotals:
         """Sums of measured and of predicted cycles, with the numbers of included layers."""
-        return CycleTotals.of(layer.measured_and_predicted for layer in self.layers)
+        return self.accounting.cycle_totals
 
     @property
     def includes(self) -> str:
@@ -262,7 +250,7 @@ class Page:
     @property
     def moved_bytes(self) -> int | None:
         """The bytes that all accelerators move in an inference; None as for `clock_cycles`."""
-        return known_sum(layer.moved_bytes for layer in self.offloaded)
+        return self.accounting.moved_bytes
 
     @property
     def tiled(self) -> tuple[LayerRecord, ...]:
@@ -282,7 +270,6 @@ class Page:
         return self.offload.offloaded_macs / total if total else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -301,5 +288,7 @@ class Page:
             ],
             **({"choice": self.offload.comparison.as_json()} if self.offload.comparison else {}),
             "layers": [layer_json(layer) for layer in self.layers],
-            **view(self, "totals bounds accounting inferences events memory"),
+            **view(self, "totals bounds accounting inferences"),
+            "events": self.accounting.events,
+            **view(self, "memory"),
         }

@@ -37,7 +37,6 @@ class Label:
 
     Attributes:
         x: position of the `start`, `middle` or `end` of the text, according to `anchor`.
-        middle: vertical centre.
         width: approximate width.
     """
 
@@ -58,14 +57,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Point:
-    """Layers at the same position.
-
-    Attributes:
-        x, y: position in pixels.
-        shape: shape according to the kind of the layers.
-        label: numbers of the layers.
-        title: description of the layers.
-    """
+    """Layers at the same position."""
 
     x: float
     y: float
@@ -92,10 +84,7 @@ class Roofline:
     """A drawing, in pixels.
 
     Attributes:
-        accelerator: name of the accelerator.
         roof: corners of the roof, from the left.
-        points: points of the layers.
-        x_ticks, y_ticks: ticks of the axes.
         without: names of layers without multiply-accumulates or moved bytes, which are not drawn.
     """
 
@@ -144,15 +133,11 @@ def roofline_of(accelerator: Accelerator, layers: Sequence[LayerRecord]) -> Roof
 
 def _range(low: float, high: float) -> tuple[float, float]:
     """Return round numbers around a range, with room for points at its ends."""
-    return max(_round_below(low * 0.8)), min(_round_above(high * 1.6))
-
-
-def _round_below(value: float) -> list[float]:
-    return [each for each in _round_numbers(value) if each <= value]
-
-
-def _round_above(value: float) -> list[float]:
-    return [each for each in _round_numbers(value) if each >= value]
+    low, high = low * 0.8, high * 1.6
+    return (
+        max(number for number in _round_numbers(low) if number <= low),
+        min(number for number in _round_numbers(high) if number >= high),
+    )
 
 
 def _round_numbers(value: float) -> list[float]:

@@ -90,10 +90,6 @@ class Timeline:
     Attributes:
         cycles: length of the common clock.
         lanes: labels of the engines, from the top; the CPU's is below.
-        bands: layers on accelerators.
-        bars: commands of these layers.
-        marks: steps on the CPU.
-        ticks: labelled cycles of the axis.
         resolution: commands that start within an interval of this many cycles are merged; 1 if none
             are merged.
         left_out: number of commands that were not recorded, at the ends of very long layers.
@@ -133,7 +129,14 @@ def timeline_of(layers: Sequence[LayerRecord]) -> Timeline | None:
             continue
         end = now + layer.clock_cycles
         bands.append(
-            Band(layer.number, layer.name, now, end, "", f"{_heading(layer)}: {end - now:,} cycles")
+            Band(
+                layer.number,
+                layer.name,
+                now,
+                end,
+                "",
+                f"{layer.number} {layer.name}: {end - now:,} cycles",
+            )
         )
         bars += _bars(layer.number, merged(commands[layer.number], resolution), now, engines)
         now = end
@@ -165,10 +168,6 @@ def _shown(layer: LayerRecord) -> list[CommandTimes]:
 def _engines(layers: Sequence[Sequence[CommandTimes]]) -> tuple[str, ...]:
     seen = dict.fromkeys(each.stream for commands in layers for each in commands)
     return tuple(KNOWN_LANES if seen.keys() <= KNOWN_LANES.keys() else seen)
-
-
-def _heading(layer: LayerRecord) -> str:
-    return f"{layer.number} {layer.name}"
 
 
 def _labelled(bands: Sequence[Band], total: int) -> tuple[Band, ...]:

@@ -33,46 +33,35 @@ class Part:
     label: str
 
     def of(self, spent: Spent) -> int:
-        """Return the cycles of this part."""
         return int(getattr(spent, self.name))
-
-
-PARTS = (
-    Part("full_array", "needed with every cell at work"),
-    Part("partial_array", "array partly used, or pooling"),
-    Part("drain", "results leave the array"),
-    Part("loads", "array waits for loads"),
-    Part("stores", "array waits for stores"),
-    Part("driver", "array waits for the driver"),
-)
 
 
 def parts_of(page: Page) -> tuple[Part, ...]:
     """Return the parts of layers' cycles, with the names of the computing engines."""
     tiling = [each for each in page.accelerators if each.tiles]
     names = {each.engines.computing if each.engines else "array" for each in tiling}
-    if all(each.engines is None for each in tiling):
-        return PARTS
     name = names.pop() if len(names) == 1 else "engine"
-    pools = any(_is_pool(layer) for layer in page.tiled)
+    if all(each.engines is None for each in tiling):
+        name, full = "array", "needed with every cell at work"
+        partial, leaving = "array partly used, or pooling", "results leave the array"
+    else:
+        pools = any(layer.tiled and not layer.tiled.dataflow for layer in page.tiled)
+        full, leaving = f"needed by {name} at its peak", f"results leave {name}"
+        partial = f"{name} below its peak{', or pooling' if pools else ''}"
     return (
-        Part("full_array", f"needed by {name} at its peak"),
-        Part("partial_array", f"{name} below its peak{', or pooling' if pools else ''}"),
-        Part("drain", f"results leave {name}"),
+        Part("full_array", full),
+        Part("partial_array", partial),
+        Part("drain", leaving),
         Part("loads", f"{name} waits for loads"),
         Part("stores", f"{name} waits for stores"),
         Part("driver", f"{name} waits for the driver"),
     )
 
 
-def _is_pool(layer: LayerRecord) -> bool:
-    return layer.tiled is not None and not layer.tiled.dataflow
-
-
 def lost_by(layer: LayerRecord) -> tuple[Loss, ...]:
     """Return the causes of a layer's cycles above its bound; none if unknown."""
-    bounds = layer.tiled.bounds if layer.tiled is not None else None
-    return () if bounds is None or bounds.losses is None else bounds.losses.parts
+    losses = None if layer.tiled is None else layer.tiled.losses
+    return () if losses is None else losses.parts
 
 
 def html(page: Page) -> str:
@@ -82,7 +71,7 @@ def html(page: Page) -> str:
         "report/page.html.j2",
         page=page,
         owners=owner_table(page.accounting, with_host=True),
-        events=event_table(page.events),
+        events=event_table(page.layers),
         parts=parts_of(page),
         near=NEAR_THE_BOUND,
         causes=CAUSES,
@@ -126,7 +115,6 @@ class Strip:
     """Some steps of a panel, as wide as the page, in pixels of the panel.
 
     Attributes:
-        start: begin of the strip.
         width: width of the strip.
         boxes: parts of the tensors' boxes that lie in the strip.
         steps: position and number of each labelled step.
@@ -143,8 +131,6 @@ class Panel:
     """A pool or a scratchpad.
 
     Attributes:
-        name: name of the memory.
-        used: bytes in use.
         size: size in bytes; None if not limited.
         step: width of a step in pixels.
         boxes: boxes of the tensors, all steps side by side.
@@ -171,7 +157,6 @@ def panels_of(
     Args:
         memory: the memory plan, as in `metadata.json`.
         buffers: names of buffers in scratchpads by C name.
-        steps: number of steps of the program.
     """
     pools = [*memory["pools"], *memory["scratchpads"]]
     return tuple(_panel(pool, buffers, steps) for pool in pools if pool["tensors"])

@@ -102,7 +102,6 @@ def backend_digest(folder: Path, other: Collection[Path] = ()) -> str:
     """Return the SHA-256 of all files in a copy of a backend, in hexadecimal.
 
     Args:
-        folder: folder of the backend.
         other: files that do not belong to the backend, such as outputs of a command.
     """
     skipped = {os.path.realpath(path) for path in other}

@@ -30,16 +30,7 @@ LONGEST_LABEL = 60
 
 
 def check_plot(path: Path, inputs: Iterable[Path] = (), *, force: bool = False) -> None:
-    """Refuse a file that could not be written, before anything is computed.
-
-    Args:
-        path, inputs, force: as in `draw_sweep`.
-
-    Raises:
-        InputError: the suffix is none of `FORMATS`.
-        OutputError: the folder does not exist, or the file is an input or was not written by
-            umakit.
-    """
+    """Refuse a file that could not be written, before anything is computed."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(
             "a sweep is drawn as SVG, PNG or PDF", where=str(path), fix="end its name in .svg"
@@ -58,9 +49,6 @@ def draw_sweep(
             plot of umakit is replaced.
         inputs: input files, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
-
-    Raises:
-        InputError, OutputError: as in `check_plot`.
     """
     check_plot(path, inputs, force=force)
     write_picture(_figure(sweep), path, SWEEP_PLOT, inputs, force=force)

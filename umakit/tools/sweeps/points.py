@@ -40,7 +40,7 @@ from umakit.pipeline import (
     import_network,
     partition_network,
 )
-from umakit.tools.columns import known_sum
+from umakit.tools.columns import known_sum, view
 from umakit.tools.inputs import random_inference
 from umakit.tools.sweeps.machines import backend_digest, machine_with
 from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
@@ -139,7 +139,6 @@ class Source:
         """Return the identifier of the answer to a question about a machine.
 
         Args:
-            settings: settings of the machine.
             kind: the question, such as `predicted`.
         """
         asked = {
@@ -178,7 +177,6 @@ class PredictedMachine:
         layers, cpu_layers, predicted_layers: number of layers on the accelerator, on the CPU, and
             with predicted cycles on the accelerator.
         offloaded: numbers of the operators on the accelerator, in the order of the network.
-        notices: notices of network and backend.
         picojoules: energy of these layers, as far as counts and figures exist; None without
             `[energy]`.
         energy_is_whole: whether `picojoules` is complete; None without `[energy]`.
@@ -204,21 +202,13 @@ class PredictedMachine:
 
     @classmethod
     def of(cls, settings: Settings, found: PredictedNetwork) -> PredictedMachine:
-        """Return the figures of a network on a machine."""
         placements, energy = found.report.placements, found.accelerator_energy
+        own = "cycles moved_bytes utilisation cells scratchpad_bytes largest_scratchpad_bytes"
         return cls(
             dict(settings),
-            cycles=found.cycles,
-            moved_bytes=found.moved_bytes,
-            utilisation=found.utilisation,
-            offloaded_macs=found.report.offloaded_macs,
-            total_macs=found.report.total_macs,
-            cells=found.cells,
-            scratchpad_bytes=found.scratchpad_bytes,
-            largest_scratchpad_bytes=found.largest_scratchpad_bytes,
-            layers=found.totals.layers,
-            cpu_layers=found.totals.cpu_layers,
-            predicted_layers=found.totals.predicted_layers,
+            **view(found, own),
+            **view(found.report, "offloaded_macs total_macs"),
+            **view(found.totals, "layers cpu_layers predicted_layers"),
             offloaded=[number for number, row in enumerate(placements) if row.where != CPU],
             notices=list(found.notices),
             picojoules=None if energy is None else energy.at_least,
@@ -339,11 +329,7 @@ _importing = threading.Lock()
 
 
 def network_of(source: Source) -> Network:
-    """Return the network of a source, imported once in a process.
-
-    Raises:
-        ModelError: the network cannot be imported.
-    """
+    """Return the network of a source, imported once in a process."""
     with _importing:
         if source not in _networks:
             _networks.clear()

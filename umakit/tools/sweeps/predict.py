@@ -31,7 +31,8 @@ from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program
 from umakit.registration.code import raised
 from umakit.text.identities import LayerIdentity
-from umakit.tools.columns import known_sum, view
+from umakit.tools.accounting import RunReport
+from umakit.tools.columns import view
 from umakit.tools.energy import Energy
 from umakit.tools.energy.events import CPU_STEPS
 from umakit.tools.energy.picojoules import counts_json, layer_energy
@@ -57,16 +58,14 @@ class PredictedNetwork:
     """A network on an accelerator, as predicted by its cost model.
 
     Attributes:
-        layers: steps of the program in execution order.
-        report: placement of each operator.
+        run: steps of the program in execution order, and their totals.
         cells: capacity of the machine in multiply-accumulates per cycle; None if unknown.
         scratchpad_bytes: size of all memories that drivers address by offset.
         has_cost_model: whether the backend cuts layers into tiles, whose cycles are predicted.
-        notices: notices of network and backend, one sentence each.
         inferences: figures of several consecutive inferences; None if not requested.
     """
 
-    layers: tuple[LayerRecord, ...]
+    run: RunReport
     report: OffloadReport
     cells: int | None
     scratchpad_bytes: int
@@ -74,14 +73,13 @@ class PredictedNetwork:
     notices: tuple[str, ...]
     inferences: SeveralInferences | None = None
 
+    @property
+    def layers(self) -> tuple[LayerRecord, ...]:
+        return self.run.layers
+
     @cached_property
     def totals(self) -> CycleTotals:
-        """The sum of predicted cycles, and the number of included layers."""
-        return CycleTotals.of(each.measured_and_predicted for each in self.layers)
-
-    @property
-    def offloaded(self) -> tuple[LayerRecord, ...]:
-        return tuple(each for each in self.layers if not each.on_cpu)
+        return self.run.cycle_totals
 
     @property
     def cycles(self) -> int | None:
@@ -89,17 +87,17 @@ class PredictedNetwork:
 
         None without such layers, or if a layer's cycles are unknown.
         """
-        return known_sum(each.predicted_cycles for each in self.offloaded)
+        return self.run.predicted_cycles
 
     @property
     def moved_bytes(self) -> int | None:
         """The moved bytes of these layers; None as for `cycles`."""
-        return known_sum(each.predicted_bytes for each in self.offloaded)
+        return self.run.predicted_bytes
 
     @property
     def largest_scratchpad_bytes(self) -> int | None:
         """The largest use of scratchpads by one of these layers; None as for `cycles`."""
-        found = [each.scratchpad_bytes for each in self.offloaded]
+        found = [each.scratchpad_bytes for each in self.run.offloaded]
         known = [each for each in found if each is not None]
         return max(known) if known and len(known) == len(found) else None
 
@@ -108,7 +106,7 @@ class PredictedNetwork:
         """Multiply-accumulates of these layers relative to all cells' capacity in `cycles`."""
         if self.cycles is None or not self.cells:
             return None
-        return sum(each.macs for each in self.offloaded) / (self.cycles * self.cells)
+        return sum(each.macs for each in self.run.offloaded) / (self.cycles * self.cells)
 
     @property
     def energy(self) -> Energy | None:
@@ -124,7 +122,7 @@ class PredictedNetwork:
     @property
     def accelerator_energy(self) -> Energy | None:
         """The energy of the layers on the accelerator; None without figures, or without layers."""
-        energies = [layer_energy(each) for each in self.offloaded]
+        energies = [layer_energy(each) for each in self.run.offloaded]
         known = [each for each in energies if each is not None]
         return Energy.sum(known) if known else None
 
@@ -136,7 +134,6 @@ class PredictedNetwork:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return {
             **view(self, "cycles moved_bytes utilisation"),
             **view(self.report, "offloaded_macs total_macs"),
@@ -156,16 +153,7 @@ def predict_network(
     """Predict the cycles of a network on an accelerator without writing C.
 
     Args:
-        network: a network of `umakit.pipeline.import_network`.
-        backend: the accelerator.
-        options: options of the compilation; default: those of `umakit.ExportOptions`.
-        progress: callback with a description of each stage.
         inferences: number of consecutive inferences to predict as well; None for none.
-
-    Raises:
-        BackendError: the backend's Python failed.
-        UmakitError: the network cannot be compiled for the accelerator, as in
-            `umakit.compile_model`.
     """
     options = options or ExportOptions()
     progress("partitioning")
@@ -182,7 +170,7 @@ def predict_network(
     )
     notices = (*network.model.notices, *backend.notices, *partitioned.notices)
     return PredictedNetwork(
-        layers,
+        RunReport(layers),
         partitioned.report,
         cells_of(backend),
         scratchpad_bytes_of(backend),
@@ -198,7 +186,7 @@ def _inferences(
     figures = [replace(each, identity=None) for each in layers]
     scratchpads = Scratchpad.of_plan(planned.memory)
     bounds = accelerator_inferences(planned.program, scratchpads, [backend], count)
-    return predicted_inferences(figures, count, bounds)
+    return predicted_inferences(RunReport(tuple(figures)), count, bounds)
 
 
 def cells_of(backend: UMABackend) -> int | None:

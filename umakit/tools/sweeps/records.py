@@ -36,7 +36,6 @@ class Line:
 
     Attributes:
         key: identifier of model, backend, settings, version and question.
-        answer: figures by name.
     """
 
     key: str
@@ -52,9 +51,6 @@ class SweepRecords:
     Args:
         path: path of the file, which need not exist; None to record nothing.
         inputs: input files, which must not be overwritten.
-
-    Raises:
-        RecordsError: the file is of another kind, is damaged, or cannot be written.
     """
 
     def __init__(self, path: Path | None, inputs: Iterable[Path] = ()) -> None:
@@ -66,11 +62,7 @@ class SweepRecords:
             self._lines = _read(path)
 
     def find(self, key: str, kind: type[Answer]) -> Answer | None:
-        """Return the recorded answer to a question; None if there is none.
-
-        Raises:
-            RecordsError: the record is damaged.
-        """
+        """Return the recorded answer to a question; None if there is none."""
         found = self._lines.get(key)
         if found is None:
             return None
@@ -88,9 +80,6 @@ class SweepRecords:
         """Record an answer, and replace the file atomically.
 
         Lines that another process added meanwhile stay.
-
-        Raises:
-            RecordsError: the file must not be replaced, or cannot be written.
         """
         self._lines[key] = TypeAdapter(type(answer)).dump_python(answer, mode="json")
         if self._path is None:
@@ -110,11 +99,7 @@ class SweepRecords:
 
 
 def check_records(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a file that records must not be written to.
-
-    Raises:
-        RecordsError: the file is an input, is of another kind, or its folder does not exist.
-    """
+    """Refuse a file that records must not be written to."""
     if not path.parent.is_dir():
         raise RecordsError("no such folder", where=short_path(path.parent))
     try:

@@ -56,11 +56,7 @@ class Place:
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:
-    """Return the parsed content of the `accel.toml` in a backend's folder.
-
-    Raises:
-        AcceleratorConfigError: the file cannot be read.
-    """
+    """Return the parsed content of the `accel.toml` in a backend's folder."""
     path = folder / "accel.toml"
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -75,13 +71,6 @@ def parse_settings(texts: Sequence[str], configuration: Mapping[str, Any]) -> di
 
     Args:
         configuration: content of the `accel.toml`.
-
-    Returns:
-        Values by key, in order.
-
-    Raises:
-        InputError: a text is malformed, or its key is unknown, given twice, or does not take the
-            value.
     """
     found: dict[str, Value] = {}
     for text in texts:
@@ -100,14 +89,9 @@ def parse_sweeps(
 
     Args:
         configuration: content of the `accel.toml`.
-        given: settings of all combinations.
 
     Returns:
         The settings of each combination; the last key changes fastest.
-
-    Raises:
-        InputError: as in `parse_settings`; or a value is given twice, or there are more than
-            `MOST_POINTS` combinations.
     """
     axes: dict[str, list[Value]] = {}
     count = 1
@@ -117,7 +101,7 @@ def parse_sweeps(
         axis: list[Value] = []
         for each in _separated(values):
             value = _value(place, each)
-            if any(_is_same(value, other) for other in axis):
+            if any(type(value) is type(other) and value == other for other in axis):
                 raise InputError(f"{each} is given twice", where=place.key, fix="remove one")
             axis.append(value)
         axes[place.key] = axis
@@ -128,11 +112,7 @@ def parse_sweeps(
 
 
 def configured(configuration: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Return the content of an `accel.toml` with other values; create missing sections.
-
-    Raises:
-        InputError: a key is unknown, or does not take the value.
-    """
+    """Return the content of an `accel.toml` with other values; create missing sections."""
     changed = deepcopy(dict(configuration))
     for key, value in settings.items():
         place = place_of(key, configuration)
@@ -145,11 +125,6 @@ def configured(configuration: Mapping[str, Any], settings: Settings) -> dict[str
 
 
 def place_of(key: str, configuration: Mapping[str, Any]) -> Place:
-    """Return the place of a key.
-
-    Raises:
-        InputError: the key is unknown, or is a section; names the nearest key.
-    """
     parts = key.split(".")
     memories = _names(configuration.get(MEMORY))
     sections = {_name(name, field) for name, field in AcceleratorConfig.model_fields.items()}
@@ -301,10 +276,6 @@ def _readings(text: str) -> Iterator[Value]:
     if read.keys() == {"value"}:
         yield read["value"]
     yield text
-
-
-def _is_same(one: Value, other: Value) -> bool:
-    return type(one) is type(other) and one == other
 
 
 def _separated(text: str) -> list[str]:

@@ -36,7 +36,6 @@ class SweptMachine:
     """A machine of a sweep.
 
     Attributes:
-        machine: settings of the machine, and its predictions.
         on_front: whether no other machine of the sweep beats this one, see `Offer.beats`.
         simulated: counts of the simulator; None if it was not run.
     """
@@ -68,10 +67,7 @@ class Sweep:
     """The machines of a sweep in the given order.
 
     Attributes:
-        backend: name of the backend.
-        model: file name of the network.
         costs: the costs of the front besides cycles.
-        machines: all machines.
     """
 
     backend: str
@@ -81,7 +77,6 @@ class Sweep:
 
     @property
     def front(self) -> tuple[SweptMachine, ...]:
-        """The machines on the front."""
         return tuple(each for each in self.machines if each.on_front)
 
     @property
@@ -108,7 +103,6 @@ class Sweep:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
         return view(self, "model backend costs notices points:machines")
 
 

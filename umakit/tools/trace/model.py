@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from umakit.tools.record import LayerRecord
+
 CPU_TRACK = "CPU"
 LAYER_TRACK = "layers"
 
@@ -20,9 +22,7 @@ class Slice:
 
     Attributes:
         track: name of the track; overlapping slices get separate tracks.
-        name: name of the slice.
         begin, end: first cycle, and the cycle after the last one.
-        args: figures of the slice.
         rank: sort key of the track within its process.
     """
 
@@ -34,54 +34,27 @@ class Slice:
     rank: int = 0
 
 
-@dataclass(frozen=True)
-class TracedLayer:
-    """A step of the program.
-
-    Attributes:
-        number: number of the step in execution order, from 1.
-        name: name of the step.
-        where: `cpu` or the name of a backend.
-        cycles: duration; None if unknown, and for CPU steps of a simulation.
-        args: figures of the step.
-        slices: slices of engines, queues and the driver, in any order; can be used once.
-        left_out: number of commands that were not recorded.
-    """
-
-    number: int
-    name: str
-    where: str
-    cycles: int | None
-    args: Arguments
-    slices: Iterator[Slice]
-    left_out: int = 0
-
-    @property
-    def on_cpu(self) -> bool:
-        return self.where == "cpu"
+Step = tuple[LayerRecord, Arguments, Iterator[Slice]]
+"""A step on the clock of a process, its figures, and its slices in any order, which can be used
+once."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A separate clock with tracks: a simulation, or a prediction.
-
-    Attributes:
-        name: name of the process.
-        layers: the steps in execution order.
-    """
+    """A separate clock with tracks, a simulation or a prediction, and its steps in order."""
 
     name: str
-    layers: tuple[TracedLayer, ...]
+    steps: tuple[Step, ...]
 
     @property
     def has_clock(self) -> bool:
-        """Whether the cycles of any layer are known."""
-        return any(layer.cycles is not None for layer in self.layers)
+        """Whether the cycles of any step are known."""
+        return any(layer.cycles is not None for layer, *_ in self.steps)
 
     @property
     def cycles(self) -> int:
-        """The total of the known cycles of layers."""
-        return sum(layer.cycles or 0 for layer in self.layers)
+        """The total of the known cycles of steps."""
+        return sum(layer.cycles or 0 for layer, *_ in self.steps)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from umakit.machine.stalls import NEVER, Schedule, awaited_commands
 from umakit.machine.tiles import Tiles
 from umakit.program.program import KernelCall, Program
 from umakit.tools.accounting.account import CpuCycles
-from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer
+from umakit.tools.record import LayerRecord
+from umakit.tools.trace.model import Arguments, Process, Slice, Step, Trace
 from umakit.tools.trace.simulated import command_slices, first_inference, trace_of_run
 
 
@@ -36,14 +37,8 @@ def trace_of_report(
     """Return the trace of the first inference of a library that was compiled and run.
 
     Args:
-        backends: backends of the compilation.
-        folder: folder of the library.
         library: the library, with its program.
-        arrays: inputs by name.
         result: the run, with a profile and recorded commands.
-
-    Raises:
-        InputError: the cycles of no layer are known, neither simulated nor predicted.
     """
     first = first_inference(folder, arrays, result)
     plans = Plans(library, {backend.target_name: backend.tiling for backend in backends})
@@ -135,7 +130,6 @@ class _Plan:
 
     @cached_property
     def names(self) -> list[str]:
-        """The name of each command."""
         assert self.prediction.run is not None
         if not self.details:
             return [command.stream for command in self.prediction.run.commands]
@@ -188,24 +182,26 @@ def _plan(
     return _Plan(call.target, planner, tiles, prediction_of(planner, tiles), named)
 
 
-def _predicted(
-    index: int, said: Mapping[str, Any], plan: _Plan | None, cpu: CpuCycles
-) -> TracedLayer:
+def _predicted(index: int, said: Mapping[str, Any], plan: _Plan | None, cpu: CpuCycles) -> Step:
     args: dict[str, Any] = {"layer": index + 1, "where": said["where"], "macs": said["macs"]}
     if said.get("identity"):
         args["identity"] = said["identity"]
-    name, number = said["name"], index + 1
-    if said["where"] == "cpu" or plan is None:
-        on_cpu = said["where"] == "cpu"
-        cycles = cpu.predicted(said) if on_cpu else said.get("predicted_cycles")
-        args["predicted_cycles"] = cycles
-        if on_cpu and cycles is not None:
+    layer = LayerRecord(
+        "cpu step" if said["where"] == "cpu" else "layer", said["name"], said["where"], None, "",
+        said["macs"], None, None, number=index + 1,
+    )  # fmt: skip
+    if layer.on_cpu:
+        cycles = args["predicted_cycles"] = cpu.predicted(said)
+        if cycles is not None:
             args |= {"predicted_instructions": said.get("cpu_instructions"), "clocks": cpu.clocks}
-        return TracedLayer(number, name, said["where"], cycles, args, iter(()))
+        return replace(layer, cpu_cycles=cycles), args, iter(())
+    if plan is None:
+        cycles = args["predicted_cycles"] = said.get("predicted_cycles")
+        return replace(layer, clock_cycles=cycles), args, iter(())
     cycles = plan.prediction.cycles
     args |= {"predicted_cycles": cycles, "bound_cycles": plan.prediction.bound.cycles}
-    slices = iter(()) if plan.run is None else _slices(plan, plan.run, number, name)
-    return TracedLayer(number, name, said["where"], cycles, args, slices)
+    slices = iter(()) if plan.run is None else _slices(plan, plan.run, index + 1, layer.name)
+    return replace(layer, clock_cycles=cycles), args, slices
 
 
 def _slices(plan: _Plan, run: Run, number: int, name: str) -> Iterator[Slice]:

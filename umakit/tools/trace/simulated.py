@@ -13,7 +13,8 @@ from umakit.devices.run import Arrays, CommandTimes, LayerProfile, RunResult, ru
 from umakit.errors import InputError
 from umakit.library.metadata import load_metadata
 from umakit.tools.accounting.account import CpuCycles
-from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer
+from umakit.tools.record import LayerRecord
+from umakit.tools.trace.model import Arguments, Process, Slice, Trace
 
 ENGINE_RANK = 40
 """Rank of the tracks of engines."""
@@ -48,13 +49,7 @@ def trace_of_run(
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
-        result: the run.
         designs: names of the backends whose RTL designs ran.
-        predicted: the prediction, to show as well.
-        details: names and figures of a layer's commands, if known from a plan.
-
-    Raises:
-        InputError: the cycles of no layer are known.
     """
     name = "Simulated"
     if designs:
@@ -80,34 +75,27 @@ def trace_of_run(
 def _process(
     name: str, description: Mapping[str, Any], profiles: Sequence[LayerProfile], details: Details
 ) -> Process:
-    layers, cpu = [], CpuCycles.of(description)
+    steps, cpu = [], CpuCycles.of(description)
     for index, (said, profile) in enumerate(zip(description["layers"], profiles, strict=True)):
         figures: dict[str, Any] = {"layer": index + 1, "where": profile.where}
         if said.get("identity"):
             figures["identity"] = said["identity"]
-        if profile.where == "cpu":
+        if profile.on_cpu:
             figures["host_seconds"] = profile.seconds
             if said.get("cpu_cycles") is not None:
                 figures["predicted_cycles"] = cpu.predicted(said)
-            cycles = None
         else:
             figures |= {each: getattr(profile, each) for each in COUNTERS}
             figures["host_seconds"] = profile.seconds
             figures["driver_seconds"] = profile.cpu_seconds
             figures["device_seconds"] = profile.device_seconds
-            cycles = profile.clock_cycles
-        layers.append(
-            TracedLayer(
-                index + 1,
-                said["name"],
-                profile.where,
-                cycles,
-                figures,
-                _slices(index, profile, details),
-                profile.commands_left_out,
-            )
-        )
-    return Process(name, tuple(layers))
+        layer = LayerRecord(
+            "cpu step" if profile.on_cpu else "layer", said["name"], profile.where, None, "",
+            profile.macs, profile.clock_cycles, None, number=index + 1,
+            commands_left_out=profile.commands_left_out,
+        )  # fmt: skip
+        steps.append((layer, figures, _slices(index, profile, details)))
+    return Process(name, tuple(steps))
 
 
 def _slices(index: int, profile: LayerProfile, details: Details) -> Iterator[Slice]:
@@ -128,9 +116,7 @@ def command_slices(track: str, name: str, times: CommandTimes, args: Arguments) 
 
     Args:
         track: name of the engine's track; the tails' track is named after it.
-        name: action of the command.
         times: times of the command, in cycles since the begin of its layer.
-        args: figures of the command.
     """
     tail = times.completion - times.busy_end
     figures = {"busy_cycles": times.busy_end - times.start, "tail_cycles": tail, **args}
@@ -147,7 +133,6 @@ def memory_use(memory: Mapping[str, Any], steps: int) -> dict[str, tuple[int, ..
 
     Args:
         memory: the memory plan, as in `metadata.json`.
-        steps: number of steps of the program.
     """
     pools = [*memory["pools"], *memory["scratchpads"]]
     return {pool["name"]: _used(pool["tensors"], steps) for pool in pools if pool["tensors"]}
@@ -188,9 +173,6 @@ def first_inference(
         arrays: inputs by name, of one inference or several.
         result: the run of all of them, with a profile and recorded commands.
         timeout, rtl, cpu: as in `umakit.run_library`.
-
-    Raises:
-        InputError: there is no inference.
     """
     if result.runs == 1:
         return result

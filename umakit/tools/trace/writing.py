@@ -10,29 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from umakit.files.outputs import TRACE, check_file, check_parent
+from umakit.files.outputs import TRACE
 from umakit.files.staging import write_chunks
 from umakit.tools.columns import view
-from umakit.tools.trace.model import CPU_TRACK, LAYER_TRACK, Process, Slice, Trace, TracedLayer
+from umakit.tools.record import LayerRecord
+from umakit.tools.trace.model import CPU_TRACK, LAYER_TRACK, Process, Slice, Step, Trace
 from umakit.version import __version__
 
-__all__ = ["TraceSummary", "check_trace", "write_trace"]
+__all__ = ["TraceSummary", "write_trace"]
 
 TOLD_EVENTS = 50_000
 """Progress is told after so many events."""
-
-
-def check_trace(destination: Path, inputs: Iterable[Path] = (), *, force: bool = False) -> None:
-    """Refuse a file that could not be written, before anything is compiled or run.
-
-    Args:
-        destination, inputs, force: as in `write_trace`.
-
-    Raises:
-        OutputError: the folder does not exist, or the file must not be written.
-    """
-    check_parent(destination)
-    check_file(destination, TRACE, inputs, force=force)
 
 
 def write_trace(
@@ -46,17 +34,9 @@ def write_trace(
     """Write a trace in the trace-event format (JSON), atomically.
 
     Args:
-        destination: the file; an earlier trace of umakit is replaced.
         trace: the trace; its slices are consumed.
         inputs: input files, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
-        progress: callback with a description of each stage.
-
-    Returns:
-        A summary of written and omitted events.
-
-    Raises:
-        OutputError: umakit must not replace the file, or cannot write it.
     """
     summary = TraceSummary()
     write_chunks(destination, _chunks(trace, summary, progress), TRACE, inputs, force=force)
@@ -101,7 +81,6 @@ class TraceSummary:
     """The written and omitted events of a trace.
 
     Attributes:
-        events: number of events.
         left_out: number of commands that were not recorded, by process and layer.
         outside: number of commands that begin after the end of their layer, which are not shown.
         cut: number of commands that end after the end of their layer, where they are cut.
@@ -130,12 +109,7 @@ class TraceSummary:
 
 
 def trace_events(trace: Trace, summary: TraceSummary) -> Iterator[Event]:
-    """Yield all events of a trace, and count them.
-
-    Args:
-        trace: the trace, whose slices are consumed.
-        summary: receives the counts.
-    """
+    """Yield all events of a trace, and count them."""
     for number, process in enumerate(trace.processes, start=1):
         for event in _Writer(number, process, trace.memory, summary).events():
             summary.events += 1
@@ -170,39 +144,40 @@ class _Writer:
         begin = Slice(LAYER_TRACK, "inference", 0, process.cycles, {"cycles": process.cycles})
         yield self._complete(begin, 0)
         now = 0
-        for index, layer in enumerate(process.layers):
-            yield from self._step(index, layer, now)
-            now += layer.cycles or 0
+        for index, step in enumerate(process.steps):
+            yield from self._step(index, step, now)
+            now += step[0].cycles or 0
 
-    def _step(self, index: int, layer: TracedLayer, now: int) -> Iterator[Event]:
+    def _step(self, index: int, step: Step, now: int) -> Iterator[Event]:
+        layer, args, slices = step
         for name, used in self._memory.items():
             yield {
                 "ph": "C", "name": f"{name} in use", "pid": self._number, "ts": now,
                 "args": {"bytes": used[index]},
             }  # fmt: skip
         if layer.on_cpu and layer.cycles is not None:
-            step = Slice(CPU_TRACK, layer.name, 0, layer.cycles, layer.args)
-            yield self._complete(step, now)
+            yield self._complete(Slice(CPU_TRACK, layer.name, 0, layer.cycles, args), now)
         elif layer.on_cpu:
             in_use = {f"{name}_bytes": each[index] for name, each in self._memory.items()}
             yield {
                 "ph": "i", "s": "t", "name": layer.name, "cat": CPU_TRACK, "pid": self._number,
-                "tid": self._threads[CPU_TRACK, 0], "ts": now, "args": {**layer.args, **in_use},
+                "tid": self._threads[CPU_TRACK, 0], "ts": now, "args": {**args, **in_use},
             }  # fmt: skip
         elif layer.cycles is None:
             self._summary.without_cycles.setdefault(self._process.name, []).append(layer.name)
         else:
-            whole = Slice(LAYER_TRACK, layer.name, 0, layer.cycles, layer.args)
-            yield self._complete(whole, now)
-            yield from self._slices(layer, layer.cycles, now)
+            yield self._complete(Slice(LAYER_TRACK, layer.name, 0, layer.cycles, args), now)
+            yield from self._slices(layer, layer.cycles, slices, now)
 
-    def _slices(self, layer: TracedLayer, cycles: int, now: int) -> Iterator[Event]:
+    def _slices(
+        self, layer: LayerRecord, cycles: int, slices: Iterator[Slice], now: int
+    ) -> Iterator[Event]:
         summary = self._summary
-        if layer.left_out:
+        if layer.commands_left_out:
             dropped = summary.left_out.setdefault(self._process.name, {})
-            dropped[f"{layer.number} {layer.name}"] = layer.left_out
+            dropped[f"{layer.number} {layer.name}"] = layer.commands_left_out
         # Assign lanes by begin: a shared engine runs commands in another order.
-        for each in sorted(layer.slices, key=lambda shown: (shown.begin, shown.end)):
+        for each in sorted(slices, key=lambda shown: (shown.begin, shown.end)):
             if each.begin > cycles or each.begin == cycles < each.end:
                 summary.outside += 1
                 continue

@@ -11,12 +11,11 @@
 """
 
 from umakit.records.tilings import Effort, Record, Records, check_records_file, read_records
-from umakit.tools.tuning.tune import LayerProgress, Total, TunedLayer, kind_of, totals, tune_model
+from umakit.tools.tuning.tune import Total, TunedLayer, kind_of, totals, tune_model
 from umakit.tools.tuning.workers import Workers, cluster_workers, local_workers
 
 __all__ = [
     "Effort",
-    "LayerProgress",
     "Record",
     "Records",
     "Total",

@@ -108,7 +108,6 @@ class Progress:
     """Progress of the search for a layer.
 
     Attributes:
-        stage: description of the current stage.
         seen: number of tilings so far.
         best: cycles of the best tiling so far.
     """
@@ -126,7 +125,6 @@ class Best:
     """The result of a search.
 
     Attributes:
-        tiling: the best tiling.
         bound: lower bound of the cycles of all tilings.
         default: cycles of the default tiling by the cost model.
         predicted: cycles of the best tiling by the cost model.
@@ -145,18 +143,6 @@ class Best:
 
 
 def search(problem: Problem, effort: Effort, workers: Workers, tell: Tell | None = None) -> Best:
-    """Search the best tiling of a layer.
-
-    Args:
-        problem: the layer and its accelerator.
-        effort: extent of the search.
-        workers: workers that run the tasks.
-        tell: callback with the progress.
-
-    Raises:
-        ValueError: the layer cannot be cut to fit.
-        UmakitError: the simulator cannot be built or run.
-    """
     planner = problem.planner
     default = planner.default(problem.layer)
     if default is None:

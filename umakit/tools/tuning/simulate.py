@@ -43,7 +43,6 @@ def network_of_layers(
     tuple. Tensors that layers add, `addend` or `addend0` and so on, are further inputs.
 
     Args:
-        layers: sizes of the layers.
         dense: the fully connected layers among them, with data of rows x channels; they are
             convolutions of one column with a kernel of one element.
         rounding: rounding of results, one of `umakit.patterns.ROUNDINGS`.
@@ -174,18 +173,9 @@ def _shape(layer: Layer, size: tuple[int, int], channels: int) -> tuple[int, ...
 def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int | None:
     """Return the device cycles of a layer, from its first register access to its last.
 
-    Args:
-        backend: backend that cuts layers into tiles.
-        layer: sizes of the layer.
-        tiling: tiling of the layer.
-
     Returns:
         The cycles; None if the backend takes the layer in another way, has no simulator, or one
         without a clock.
-
-    Raises:
-        BuildError: there is no C compiler.
-        DeviceError: the run failed.
     """
     if backend.tiling is None or not has_simulator(backend):
         return None

@@ -27,7 +27,7 @@ from umakit.records.tilings import (
     existing_records,
 )
 from umakit.registration.sources.tree import input_files
-from umakit.tools.tuning.search import Problem, Progress, search
+from umakit.tools.tuning.search import Best, Problem, Progress, search
 from umakit.tools.tuning.simulate import has_simulator
 from umakit.tools.tuning.workers import ThisProcess, Workers
 
@@ -37,7 +37,6 @@ class TunedLayer:
     """A layer whose search has ended.
 
     Attributes:
-        record: record of the result.
         seen: number of tilings that were estimated or ruled out; 0 if the record existed before.
     """
 
@@ -45,22 +44,9 @@ class TunedLayer:
     seen: int
 
 
-@dataclass(frozen=True)
-class LayerProgress:
-    """Progress of the tuning of a model.
-
-    Attributes:
-        number, count: number of the layer, from 1, and number of layers.
-        layer: the current layer.
-        operators: operators of the model in the layer.
-        progress: progress of its search.
-    """
-
-    number: int
-    count: int
-    layer: Layer
-    operators: tuple[str, ...]
-    progress: Progress
+Tell = Callable[[int, int, tuple[str, ...], Progress], None]
+"""Callback with the number of a layer, from 1, the number of layers, the layer's operators, and the
+progress of its search."""
 
 
 def tune_model(
@@ -71,7 +57,7 @@ def tune_model(
     effort: Effort | None = None,
     again: bool = False,
     workers: Workers | None = None,
-    tell: Callable[[LayerProgress], None] = lambda progress: None,
+    tell: Tell = lambda *progress: None,
     done: Callable[[TunedLayer], None] = lambda tuned: None,
     inputs: Sequence[Path] = (),
     keep_layout: bool = False,
@@ -81,23 +67,14 @@ def tune_model(
     Layers with a record of the same or a greater effort are skipped.
 
     Args:
-        network: a network of `umakit.pipeline.import_network`.
-        backend: backend that cuts its layers into tiles.
         path: file of the records; it may contain records of this model.
         effort: extent of the search for each layer. Without a simulator, only the cost model is
             used, and `Record.simulated` is None.
         again: whether layers with a record are searched again.
-        workers: workers that run the tasks; default: this process.
-        tell: callback for the progress.
+        workers: default: this process.
         done: called with each layer, once its record is written.
         inputs: input files other than the backend's, which must not be overwritten.
         keep_layout: as in `ExportOptions`.
-
-    Raises:
-        BackendError: the backend does not cut layers into tiles.
-        RecordsError: the file is for another model, backend or version, or cannot be written; or no
-            layer of the model is cut into tiles.
-        UmakitError: the network cannot be lowered, or the simulator cannot be run.
     """
     planner, effort = _planner_of(backend), effort or Effort()
     effort = effort if has_simulator(backend) else replace(effort, simulate=0)
@@ -108,25 +85,27 @@ def tune_model(
     layers = _some_layers(network, backend, keep_layout=keep_layout)
     result = []
     for number, (layer, operators) in enumerate(layers.items(), 1):
-        existing = records.of(layer)
-        if existing is not None and existing.covers(effort) and not again:
-            tuned = TunedLayer(existing, 0)
-        else:
-            at = partial(LayerProgress, number, len(layers), layer, operators)
+        existing, seen = records.of(layer), 0
+        if existing is None or again or not existing.covers(effort):
+            report = partial(tell, number, len(layers), operators)
             problem = Problem(layer, planner, str(backend.folder))
             with _naming(f"layer {number} of {len(layers)}, {', '.join(operators)}"):
-                best = search(problem, effort, workers or ThisProcess(), _chain(at, tell))
-            record = Record(
-                layer, operators, best.tiling, best.bound, best.default, best.predicted,
-                best.simulated, effort, best.default_simulated,
-            )  # fmt: skip
+                best = search(problem, effort, workers or ThisProcess(), report)
+            record, seen = _record(problem, operators, best, effort), best.seen
             records = add_record(
                 path, owner, record, read, instead_of=existing, machine=planner.machine
             )
-            tuned = TunedLayer(records.of(layer) or record, best.seen)
-        result.append(tuned)
-        done(tuned)
+            existing = records.of(layer) or record
+        result.append(TunedLayer(existing, seen))
+        done(result[-1])
     return result
+
+
+def _record(problem: Problem, operators: tuple[str, ...], best: Best, effort: Effort) -> Record:
+    return Record(
+        problem.layer, operators, best.tiling, best.bound, best.default, best.predicted,
+        best.simulated, effort, best.default_simulated,
+    )  # fmt: skip
 
 
 def _planner_of(backend: UMABackend) -> TilePlanner:
@@ -160,12 +139,6 @@ def _naming(where: str) -> Iterator[None]:
         raise DeviceError(error.what, where=where, fix=error.fix, status=error.status) from None
 
 
-def _chain(
-    report: Callable[[Progress], LayerProgress], tell: Callable[[LayerProgress], None]
-) -> Callable[[Progress], None]:
-    return lambda progress: tell(report(progress))
-
-
 def tiled_layers(
     network: Network, backend: UMABackend, *, keep_layout: bool = False
 ) -> dict[Layer, tuple[str, ...]]:
@@ -174,12 +147,7 @@ def tiled_layers(
     Layers of equal sizes are one entry with the operators of each occurrence.
 
     Args:
-        network: a network of `umakit.pipeline.import_network`.
-        backend: backend that cuts layers into tiles.
         keep_layout: as in `ExportOptions`.
-
-    Raises:
-        UmakitError: the network cannot be partitioned or lowered.
     """
     partitioned = partition(network.model.module, [backend], keep_layout=keep_layout)
     module = accelerator_kernels(partitioned, [backend])
@@ -222,7 +190,6 @@ class Total:
     bound: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the total with stable keys."""
         return asdict(self)
 
 

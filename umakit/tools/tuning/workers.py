@@ -86,7 +86,6 @@ class _Executor:
         self._cancel = cancel
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Yield the results of calls with these arguments, in order."""
         futures = [self._submit(function, *task) for task in tasks]
         try:
             for future in futures:
@@ -105,9 +104,6 @@ def local_workers(count: int) -> AbstractContextManager[Workers]:
 
     Programs that ask for more have to start under `if __name__ == "__main__":`, because each
     process imports them again.
-
-    Raises:
-        InputError: the number is not positive.
     """
     if not 1 <= count <= MOST_WORKERS:
         raise InputError(f"{count} workers are not 1 to {MOST_WORKERS}")
@@ -146,9 +142,6 @@ def cluster_workers(address: str) -> Iterator[Workers]:
 
     Args:
         address: address of the scheduler, for example `tcp://host:8786`.
-
-    Raises:
-        InputError: dask.distributed is not installed, or the scheduler cannot be reached.
     """
     try:
         from distributed import Client
@@ -165,3 +158,8 @@ def cluster_workers(address: str) -> Iterator[Workers]:
         yield _Executor(lambda f, *task: client.submit(f, *task, pure=False), client.cancel)
     finally:
         client.close()
+
+
+def workers_of(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
+    """Return the workers of a dask scheduler; without one, processes of this machine."""
+    return local_workers(count) if scheduler is None else cluster_workers(scheduler)

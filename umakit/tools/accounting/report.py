@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles of an inference by their owners."""
+"""The report of an inference: its layers, the network's totals, and the settings of the run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from umakit.devices.totals import included
+from umakit.devices.totals import CycleTotals, included
 from umakit.tools.accounting.host import Answering, Host
-from umakit.tools.columns import view
+from umakit.tools.columns import known_sum, view
+from umakit.tools.energy.events import events_json, network_energy
+from umakit.tools.energy.picojoules import Energy
 from umakit.tools.record import LayerRecord, Parts, Source
 
 CPU_SOURCES: Mapping[Source, str] = {
@@ -22,12 +24,12 @@ CPU_SOURCES: Mapping[Source, str] = {
 
 
 @dataclass(frozen=True)
-class Accounting:
-    """All cycles of an inference by their owners, as means of several inferences.
+class RunReport:
+    """The layers of an inference, measured as means of several inferences, predicted, or both.
 
     Attributes:
-        rows: layers and steps in execution order, then the row between them.
-        inferences: number of inferences.
+        rows: layers and steps in execution order; of a run, then the row between them.
+        inferences: number of measured inferences; 0 for a prediction.
         clock_cycles: cycles of the accelerators' clocks from begin to end of the inference, as
             counted by their simulators: the sum of the `clock_cycles` of `rows`. Libraries of older
             versions provide only this sum. None if nothing was measured.
@@ -40,9 +42,9 @@ class Accounting:
     """
 
     rows: tuple[LayerRecord, ...]
-    inferences: int
-    clock_cycles: int | None
-    is_whole: bool
+    inferences: int = 0
+    clock_cycles: int | None = None
+    is_whole: bool = False
     cpu_clock: float | None = None
     clocks: str = ""
     answering: Answering = "simulator"
@@ -50,16 +52,53 @@ class Accounting:
 
     @property
     def host(self) -> Host:
-        """Processor time, or instructions, of the inference on the host."""
-        return Host.of(self.rows, self.answering, self.programs, self.inferences)
+        return Host.of(self.layers, self.answering, self.programs, self.inferences)
 
     @property
     def layers(self) -> tuple[LayerRecord, ...]:
+        """The layers on accelerators and the CPU steps."""
+        return tuple(row for row in self.rows if row.owner != "between layers")
+
+    @property
+    def offloaded(self) -> tuple[LayerRecord, ...]:
         return tuple(row for row in self.rows if row.owner == "layer")
 
     @property
     def cpu_steps(self) -> tuple[LayerRecord, ...]:
-        return tuple(row for row in self.rows if row.owner == "cpu step")
+        return tuple(row for row in self.rows if row.on_cpu)
+
+    # --- totals of accelerators -------------------------------------------------------------------
+
+    @property
+    def cycle_totals(self) -> CycleTotals:
+        """Sums of measured and of predicted cycles, with the numbers of included layers."""
+        return CycleTotals.of(self.layers)
+
+    @property
+    def predicted_cycles(self) -> int | None:
+        """The predicted cycles of all layers on accelerators; None without, or if one has none."""
+        return known_sum(layer.predicted_cycles for layer in self.offloaded)
+
+    @property
+    def predicted_bytes(self) -> int | None:
+        """The predicted bytes over the bus of these layers; None as for `predicted_cycles`."""
+        return known_sum(layer.predicted_bytes for layer in self.offloaded)
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """The measured bytes over the bus of these layers; None as for `predicted_cycles`."""
+        return known_sum(layer.moved_bytes for layer in self.offloaded)
+
+    @property
+    def energy(self) -> Energy | None:
+        """The energy of all layers, CPU steps missing; None if no accelerator has figures."""
+        return network_energy(self.layers)
+
+    @property
+    def events(self) -> dict[str, Any]:
+        return events_json(self.layers)
+
+    # --- cycles by owner --------------------------------------------------------------------------
 
     @property
     def parts(self) -> Parts | None:
@@ -81,7 +120,7 @@ class Accounting:
     @property
     def unknown_layers(self) -> int:
         """The number of unmeasured layers on accelerators."""
-        return sum(row.clock_cycles is None for row in self.layers)
+        return sum(row.clock_cycles is None for row in self.offloaded)
 
     @property
     def cycles(self) -> int | None:
@@ -94,7 +133,7 @@ class Accounting:
     def by_accelerator(self) -> dict[str, int | None]:
         """The clock cycles of the layers of each accelerator; None if a layer's are unknown."""
         found: dict[str, int | None] = {}
-        for row in self.layers:
+        for row in self.offloaded:
             before = found.get(row.where, 0)
             unknown = before is None or row.clock_cycles is None
             found[row.where] = None if unknown else (before or 0) + (row.clock_cycles or 0)
@@ -114,14 +153,14 @@ class Accounting:
     def headline(self) -> str:
         """The share of multiply-accumulates on accelerators, and the CPU steps."""
         total = sum(row.macs for row in self.rows)
-        own = sum(row.macs for row in self.layers)
+        own = sum(row.macs for row in self.offloaded)
         share = f"{100 * own / total:.1f} % of {total:,} MACs" if total else "no MACs"
         return f"{share} on accelerators; {self.cpu_summary}"
 
     @property
     def total_text(self) -> str:
         """The total of cycles and its gaps; empty without layers on accelerators."""
-        layers, steps = len(self.layers), len(self.cpu_steps)
+        layers, steps = len(self.offloaded), len(self.cpu_steps)
         if not layers:
             return ""
         known = "unknown" if self.clock_cycles is None else f"{self.clock_cycles:,} cycles"
@@ -142,6 +181,7 @@ class Accounting:
         return ", ".join([" and ".join(said), *([self.clocks] if self.clocks else [])])
 
     def as_json(self) -> dict[str, Any]:
+        """Return the owners of cycles; keys are stable."""
         return {
             **view(self, "inferences clock_cycles measured_from_begin_to_end:is_whole"),
             "unknown_layers": self.unknown_layers,

@@ -3,35 +3,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
-from umakit.cli.tables import Table, new_table, text_table
-
-from umakit.tools.columns import UNKNOWN, Column, TextTable, count, known_count, known_ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from umakit.tools.record import LayerRecord
-    from umakit.tools.sweeps import PredictedNetwork, Sweep, SweptMachine
+from umakit.tools.columns import (
+    UNKNOWN,
+    Column,
+    TextTable,
+    count,
+    known_count,
+    known_percent,
+    known_ratio,
+)
+from umakit.tools.energy.columns import NANOJOULES, energy_text
+from umakit.tools.energy.picojoules import layer_energy
+from umakit.tools.record import LayerRecord
+from umakit.tools.sweeps.predict import PredictedNetwork
+from umakit.tools.sweeps.sweep import Cost, Sweep, SweptMachine
 
 FRONT = "*"
-NANOJOULES = "nJ"
-NARROWEST_NAME = 16
-"""Minimum width of the names of layers in columns of the terminal."""
-
-COST_NAMES = {"cells": "cells", "scratchpad": "bytes of scratchpads"}
+NOTE = "note"
+COST_NAMES: dict[Cost, str] = {"cells": "cells", "scratchpad": "bytes of scratchpads"}
 
 
-def network_table(network: PredictedNetwork) -> Table:
+def network_table(network: PredictedNetwork) -> TextTable:
     """Return a table of a network's layers, with totals for the accelerator's layers."""
-    from umakit.tools.energy.columns import energy_text
-    from umakit.tools.energy.picojoules import layer_energy
-
     columns = [
         Column("where", lambda layer: layer.where, is_text=True),
         Column("MACs", lambda layer: count(layer.macs),
-               f"{sum(each.macs for each in network.offloaded):,}"),
+               f"{sum(each.macs for each in network.run.offloaded):,}"),
         Column("cycles", lambda layer: known_count(layer.predicted_cycles),
                known_count(network.totals.predicted_cycles)),
         Column("/ bound", _own(_over_bound)),
@@ -46,10 +46,8 @@ def network_table(network: PredictedNetwork) -> Table:
     if network.energy is not None:
         energy = _own(lambda layer: energy_text(layer_energy(layer)))
         columns.append(Column(NANOJOULES, energy, energy_text(network.accelerator_energy)))
-    total = _total_label(network) if network.offloaded else ""
-    table = text_table("layer", TextTable.of(network.layers, columns, total))
-    table.columns[0].min_width = NARROWEST_NAME
-    return table
+    total = _total_label(network) if network.run.offloaded else ""
+    return TextTable.of(network.layers, columns, total)
 
 
 def _own(of: Callable[[LayerRecord], str]) -> Callable[[LayerRecord], str]:
@@ -68,7 +66,7 @@ def _total_label(network: PredictedNetwork) -> str:
     return f"on the accelerator ({totals.predicted_layers} of {totals.layers} predicted)"
 
 
-def sweep_table(sweep: Sweep, simulate: bool) -> Table:
+def sweep_table(sweep: Sweep, simulate: bool) -> TextTable:
     """Return a table of the machines of a sweep, with the Pareto front marked.
 
     Args:
@@ -76,33 +74,33 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
     """
     fixed = fixed_settings(sweep)
     keys = [key for key in sweep.machines[0].machine.settings if key not in fixed]
-    headers = [".\n".join(key.rsplit(".", 1)) for key in keys]
-    right = [*headers, "cycles", "bytes", "offloaded", "cells", "scratchpad"]
-    has_energy = any(each.machine.picojoules is not None for each in sweep.machines)
-    right += [NANOJOULES] if has_energy else []
-    right += ["simulated", "difference"] if simulate else []
-    numbers = {text: number for number, text in enumerate(notes_of(sweep), start=1)}
-    table = new_table("", *right, *(["note"] if numbers else []), right=right)
-    for column in table.columns:
-        if column.header in ("", "note"):  # short columns, worthless if cut
-            column.min_width = max(len(FRONT), len(str(column.header)))
-    for each in sweep.machines:
-        machine = each.machine
-        cells = [
-            *(_value(machine.settings[key]) for key in keys),
-            known_count(machine.cycles),
-            known_count(machine.moved_bytes),
-            _percent(machine.offloaded_share),
-            known_count(machine.cells),
-            known_count(machine.scratchpad_bytes),
+    columns = [
+        *(_setting(key) for key in keys),
+        Column("cycles", lambda each: known_count(each.machine.cycles)),
+        Column("bytes", lambda each: known_count(each.machine.moved_bytes)),
+        Column("offloaded", lambda each: _percent(each.machine.offloaded_share)),
+        Column("cells", lambda each: known_count(each.machine.cells)),
+        Column("scratchpad", lambda each: known_count(each.machine.scratchpad_bytes)),
+    ]
+    if any(each.machine.picojoules is not None for each in sweep.machines):
+        columns.append(Column(NANOJOULES, _nanojoules))
+    if simulate:
+        columns += [
+            Column("simulated", _simulated(lambda each: known_count(each.simulated.cycles))),
+            Column("difference", _simulated(lambda each: known_percent(each.difference_percent))),
         ]
-        cells += [_nanojoules(each)] if has_energy else []
-        cells += _simulated(each) if simulate else []
-        style = "bold green" if each.on_front else ""
-        number = numbers.get(_note(each, sweep))
-        note = [f"({number})" if number else ""] if numbers else []
-        table.add_row(FRONT if each.on_front else "", *cells, *note, style=style)
-    return table
+    numbers = {text: f"({number})" for number, text in enumerate(notes_of(sweep), start=1)}
+    if numbers:
+        columns.append(Column(NOTE, lambda each: numbers.get(_note(each, sweep), ""), is_text=True))
+    return TextTable.of(
+        sweep.machines, columns,
+        name=lambda each: FRONT if each.on_front else "",
+        style=lambda each: "bold green" if each.on_front else "",
+    )  # fmt: skip
+
+
+def _setting(key: str) -> Column:
+    return Column(".\n".join(key.rsplit(".", 1)), lambda each: _value(each.machine.settings[key]))
 
 
 def _nanojoules(each: SweptMachine) -> str:
@@ -141,11 +139,8 @@ def _note(each: SweptMachine, sweep: Sweep) -> str:
     return "; ".join(n for n in each.machine.notices if n not in sweep.common_notices)
 
 
-def _simulated(each: SweptMachine) -> list[str]:
-    if each.simulated is None:
-        return ["", ""]
-    off = each.difference_percent
-    return [known_count(each.simulated.cycles), UNKNOWN if off is None else f"{off:+.2f} %"]
+def _simulated(of: Callable[[Any], str]) -> Callable[[SweptMachine], str]:
+    return lambda each: "" if each.simulated is None else of(each)
 
 
 def _value(value: object) -> str:
