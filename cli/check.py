@@ -59,7 +59,7 @@ every value ran; 2 for a mistake of the call, of accel.toml, or of a file that n
 with."""
 
 NUMBERS = ("drawn", "ran", "refused", "failed")
-SOMETIMES = ("not_run", "does_not_fit")
+SOMETIMES = ("not_examined", "not_run", "does_not_fit")
 """Columns of the table, and the columns that appear only with a number other than 0."""
 
 INCOMPLETE = 3
@@ -88,7 +88,8 @@ SecondsOption = Annotated[
     float,
     typer.Option(
         min=0.1,
-        help="Processor time after which no further layers run, and the check is incomplete.",
+        help="Processor time after which no further layers begin, and the check is incomplete; "
+        "begun work is finished.",
     ),
 ]
 DrawsOption = Annotated[
@@ -265,24 +266,31 @@ def usable_cores() -> int:
 
 
 def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> None:
-    """Print a report.
+    """Print a report, with the verdict last.
 
     Args:
         words: backend and device options, as on the command line.
         has_wave: whether a waveform is written.
         values: whether to print the number of layers run with each value.
     """
+    from umakit.testing.check.cases import MEANINGS
+
     if report.registers:
         say(report.registers.summary)
     if report.programs:
         say(report.programs.summary)
-    layers_too = bool(report.operators) or (report.registers is None and report.programs is None)
-    if layers_too:
+    if report.operators or (report.registers is None and report.programs is None):
         console().print(_table(report))
     for failure in report.failures:
         say(f"{failure.pattern}: {failure.what}")
         if failure.case is not None:
-            say(f"  uma check {words} --case {shell_word(str(failure.case))}")
+            text = str(failure.case)
+            say(f"  uma check {words} --case {shell_word(text)}")
+            for each in dict.fromkeys(text.split()):
+                if each in MEANINGS:
+                    say(f"  {each}: {MEANINGS[each]}")
+            if failure.layers > 1:
+                say(f"  {failure.layers:,} failing layers belong to this case")
         if failure.options:
             say(f"  uma check {words} {failure.options}")
         if failure.fix:
@@ -295,16 +303,7 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
         say(report.left_out)
     print_coverage(report, values)
     _print_cycles(report, words)
-    if report.passed and report.covers:
-        ran = sum(counts.ran for counts in report.operators.values())
-        say(
-            f"{report.backend} computes right what its patterns accept "
-            f"({ran:,} layers, every value, seed {report.seed})."
-        )
-    elif report.passed and layers_too:
-        say(f"{report.backend} computes this right.")
-    elif report.passed is None:
-        print_incomplete(report)
+    say(report.verdict)
 
 
 def _print_remarks(report: CheckReport, words: str) -> None:
@@ -346,10 +345,6 @@ def _table(report: CheckReport) -> Any:
     return table
 
 
-MOST_LINES = 8
-"""Maximum number of printed sentences about values that have not run; --json has all."""
-
-
 def print_coverage(report: CheckReport, values: bool) -> None:
     """Print the coverage of each pattern, and the values that its predicate refuses.
 
@@ -369,18 +364,6 @@ def print_coverage(report: CheckReport, values: bool) -> None:
         done, possible = len(report.orders.done), report.orders.possible
         pairs = f"{done} of {possible} pairs of kinds of layers"
         say(f"orders: {pairs} ran one directly behind the other")
-
-
-def print_incomplete(report: CheckReport) -> None:
-    """Print the values that have not run, and the options that run them."""
-    sentences = report.incomplete
-    say(f"incomplete: nothing is wrong in what ran, but {sentences[0]}")
-    for sentence in sentences[1:MOST_LINES]:
-        say(f"  {sentence}")
-    if len(sentences) > MOST_LINES:
-        say(f"  and {len(sentences) - MOST_LINES} more, which --json lists")
-    if not report.unfinished and report.needed:
-        say(f"  --draws {report.needed} draws a layer with each value of all patterns")
 
 
 def _summary(cover: Cover) -> str:

@@ -22,7 +22,14 @@ from umakit.testing.check.batch import member_of, network_of, write_wave
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.checks import fails_beside_another
 from umakit.testing.check.claims import Claim, refusal_of
-from umakit.testing.check.isolation import Tell, fails_alone, is_same_cause, reduced, said_behind
+from umakit.testing.check.isolation import (
+    Tell,
+    bond,
+    fails_alone,
+    is_same_cause,
+    reduced,
+    said_behind,
+)
 from umakit.testing.check.plan import DRAWS, Plan
 from umakit.testing.check.report import CheckReport, Counts, Failure, Group, groups_of
 from umakit.testing.check.session import Cases, Outcome, Session, Workers, outcome_of
@@ -105,6 +112,7 @@ def check_backend(
     if registers is not None:
         report.add_registers(registers)
     report.seconds = processor_seconds() - started
+    report.unfinished = run.unfinished
     return report
 
 
@@ -159,14 +167,15 @@ class _Run:
             yield cases
 
     @property
-    def _unfinished(self) -> str:
-        """Sentence with the reason for missing layers of the plan; empty if all have run."""
+    def unfinished(self) -> str:
+        """Two sentences about missing layers of the plan; empty if all have run."""
         draws = self._plan.draws
         if not self._is_over or not self._done:
             return ""
         enough = ENOUGH * self.seconds * draws / self._done
         return (
-            f"{self._most:g} s of processor time were over after {self._done} of {draws} layers: "
+            f"{self._most:g} s of processor time were over after {self._done} of {draws} layers "
+            f"({self._report.seconds:.0f} s with begun work). "
             f"--seconds {math.ceil(enough / 10) * 10} runs about all of them"
         )
 
@@ -202,8 +211,10 @@ class _Run:
             device: device for the libraries.
         """
         report, claims = self._report, self._session.claims
-        report.needed, report.unfinished = self._plan.needed or 0, self._unfinished
-        groups = groups_of(report.failures, self.right, self._plan.covers)
+        report.needed = self._plan.needed or 0
+        of_layers = [each for each in report.failures if each.case is not None]
+        report.failures = [each for each in report.failures if each.case is None]
+        groups = groups_of(of_layers, self.right, self._plan.covers)
         self._reduce(groups, max(LEAST_SECONDS, self._most - self.seconds))
         if self.right and not report.failures:
             self._tell("next to another accelerator")
@@ -218,10 +229,10 @@ class _Run:
         _add_what_never_ran(report)
 
     def _reduce(self, groups: Sequence[Group], seconds: float) -> None:
-        report = self._report
+        report, claims = self._report, self._session.claims
         for counts in report.operators.values():
             counts.failed = 0
-        report.failures = []
+        printed: list[tuple[Failure, list[Group]]] = []
         of_pattern = Counter(group.failures[0].pattern for group in groups)
         total = sum(min(count, MOST_GROUPS) for count in of_pattern.values())
         done: Counter[str] = Counter()
@@ -236,13 +247,26 @@ class _Run:
                 def told(text: str, start: str = start) -> None:
                     self._tell(f"{start}{text}")
 
-                failure = reduced(group, self._behind, self._session, time, told)
-                alike = (each for each in report.failures if is_same_cause(each, failure))
-                same = next(alike, failure)
-                if same is not failure:
-                    report.failures.remove(same)
-                report.failures.append(min(same, failure, key=lambda each: len(str(each.case))))
-            report.operators.setdefault(failure.pattern, Counts()).failed += len(group.failures)
+                found, own = reduced(group, self._behind, self._session, time, told), [group]
+                same = next((each for each in printed if is_same_cause(each[0], found)), None)
+                if same is not None:
+                    printed.remove(same)
+                    found = min(same[0], found, key=lambda each: len(str(each.case)))
+                    own += same[1]
+                printed.append((found, own))
+        layers: Counter[int] = Counter()
+        for failure, its in ((failure, group) for group in groups for failure in group.failures):
+            drawing, counts = claims[failure.pattern].drawing, report.operators[failure.pattern]
+            assert drawing is not None
+            bonds = [
+                bond(failure, found, its if its in own else None, drawing) for found, own in printed
+            ]
+            layers[bonds.index(max(bonds))] += max(bonds) > 0
+            counts.failed += 1
+            counts.not_examined += max(bonds) == 0
+        report.failures += [
+            replace(each, layers=layers[number]) for number, (each, _) in enumerate(printed)
+        ]
 
     def _behind(self, case: Case) -> list[Case]:
         """Return the cases that ran before a failing case in its library."""

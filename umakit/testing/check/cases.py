@@ -17,6 +17,9 @@ THEN, FOLLOWED = " then ", " followed by "
 SEED = "seed"
 """The setting that weights, scales and inputs are drawn from."""
 
+MEANINGS = {"scales=0": "one scale for each output channel"}
+"""Meanings of settings in the text of a case that do not explain themselves."""
+
 WORD = re.compile(r"(\w+)=(-?\w+)")
 
 

@@ -49,8 +49,7 @@ def reduced(
     """
     session.note = _progress_of(tell)
     for failure in group.failures[:FAILING]:
-        if failure.case is None:
-            return failure
+        assert failure.case is not None
         alone = fails_alone(session, failure.case)
         if alone is not None:
             found = shrunk(alone, session.claims, session.failing, seconds)
@@ -151,6 +150,34 @@ def is_same_cause(left: Failure, right: Failure) -> bool:
     few, many = sorted(({*each.layers[0].settings.items()} for each in cases), key=len)
     few = {(name, value) for name, value in few if name != SEED}
     return left.pattern == right.pattern and bool(few) and few <= many
+
+
+def bond(failure: Failure, found: Failure, group: Group | None, drawing: Drawing) -> int:
+    """Return how surely a failing layer belongs to a printed failure; 0 if it does not.
+
+    3 if the printed case was reduced from the layer; 2 if the layer is in the reduced group, whose
+    shared value has evidence; 1 if the layer fails in the same way and has all values of the
+    printed case, or larger sizes.
+
+    Args:
+        group: the layer's group; None if the printed failure was not reduced from this group.
+        drawing: drawing of the layer's pattern.
+    """
+    assert failure.case is not None and found.case is not None
+    seeds, all_seeds = ({each.seed for each in c.layers} for c in (found.case, failure.case))
+    if group is not None and seeds <= all_seeds:
+        return 3
+    if group is not None and group.shared:
+        return 2
+    if found.pattern != failure.pattern or found.case.before or len(found.case.layers) > 1:
+        return 0
+    settings = failure.case.layers[-1].complete(drawing)
+    return _kind(found) == _kind(failure) and all(
+        settings[name] == value
+        or (name in drawing.sizes and int(settings[name]) > int(value) > int(values[0]))
+        for name, values in drawing.settings.items()
+        if (value := found.case.layers[0].settings.get(name)) is not None
+    )
 
 
 def _kind(failure: Failure) -> str:
