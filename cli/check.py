@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,8 +29,6 @@ from umakit.files.outputs import JUNIT, check_distinct, check_file, check_parent
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
-    from umakit.backend.base import UMABackend
-    from umakit.devices.waveforms import WaveFile
     from umakit.testing.check import CheckReport
     from umakit.testing.check.aspects import Value
     from umakit.testing.check.cover import Cover, Covered
@@ -158,8 +155,7 @@ def check(
 ) -> int:
     """Registered with the help text above."""
     device = device_with(rtl, device_of(device, [backend]))
-    asked = Asked(device, seconds, seed, operator, draws, jobs, case, registers, program)
-    asked.check(rtl, wave)
+    _check_options(device, rtl, wave, case, operator, registers, program)
     if junit is not None:
         check_parent(junit)
     check_distinct(junit, wave)
@@ -169,6 +165,7 @@ def check(
         from umakit.devices.waveforms import WaveFile
         from umakit.files.staging import write_file
         from umakit.registration.sources.tree import input_files
+        from umakit.testing import check as testing
 
         (found,) = find_backends([backend])
         read = input_files(device_file(device), backends=[found])
@@ -177,7 +174,19 @@ def check(
         file = None if wave is None else WaveFile(wave, force=force, inputs=read)
         if file is not None:
             file.check()
-        report = _check(found, asked, file, tell)
+        if registers:
+            tell("comparing registers with their map")
+            report = testing.check_only_registers(found, device=device)
+        elif program is not None:
+            tell(f"running varied program {program}")
+            report = testing.check_only_program(found, program, seed=seed, wave=file)
+        elif case is not None:
+            report = testing.check_layer(found, case, device=device, wave=file)
+        else:
+            report = testing.check_backend(
+                found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
+                device=device, jobs=jobs or usable_cores(), tell=tell,
+            )  # fmt: skip
     if junit is not None:
         write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
     if as_json:
@@ -190,72 +199,34 @@ def check(
     return {True: 0, False: 1, None: INCOMPLETE}[report.passed]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options that say what is checked."""
-
-    device: str
-    seconds: float
-    seed: int
-    operators: list[str] | None
-    draws: int | None
-    jobs: int | None
-    case: str | None
-    registers: bool
-    program: int | None
-
-    def check(self, rtl: bool, wave: Path | None) -> None:
-        """Refuse options that contradict each other.
-
-        Raises:
-            InputError: names the options.
-        """
-        case, registers = self.case, self.registers
-        if registers and (case or self.operators or not find_device(self.device).is_host):
-            other = "--case" if case else "--operator" if self.operators else "--device"
-            raise InputError(
-                f"--registers and {other} do not go together", fix="leave out one of them"
-            )
-        check_wave(wave, rtl)
-        if wave is not None and case is None and self.program is None:
-            fix = "add --case or --program, as a report prints it"
-            raise InputError("--wave is of one case or one varied program", fix=fix)
-        if self.program is not None:
-            _check_program(self.device, case, self.operators, registers)
-
-
-def _check(
-    backend: UMABackend, asked: Asked, file: WaveFile | None, tell: Callable[[str], None]
-) -> CheckReport:
-    from umakit.testing.check import (
-        check_backend,
-        check_layer,
-        check_only_program,
-        check_only_registers,
-    )
-
-    if asked.registers:
-        tell("comparing registers with their map")
-        return check_only_registers(backend, device=asked.device)
-    if asked.program is not None:
-        tell(f"running varied program {asked.program}")
-        return check_only_program(backend, asked.program, seed=asked.seed, wave=file)
-    if asked.case is not None:
-        return check_layer(backend, asked.case, device=asked.device, wave=file)
-    return check_backend(
-        backend, seconds=asked.seconds, seed=asked.seed, operators=asked.operators or (),
-        draws=asked.draws, device=asked.device, jobs=asked.jobs or usable_cores(), tell=tell,
-    )  # fmt: skip
-
-
-def _check_program(
-    device: str, case: str | None, operator: list[str] | None, registers: bool
+def _check_options(
+    device: str,
+    rtl: bool,
+    wave: Path | None,
+    case: str | None,
+    operator: list[str] | None,
+    registers: bool,
+    program: int | None,
 ) -> None:
-    other = "--case" if case else "--operator" if operator else "--registers" if registers else ""
-    if other:
-        raise InputError(f"--program and {other} do not go together", fix="leave out one of them")
-    if not find_device(device).runs_rtl:
-        raise InputError("--program needs --rtl: it compares a C model with RTL", fix="add --rtl")
+    """Refuse options that contradict each other."""
+    layers: dict[str, object] = {"--case": case, "--operator": operator}
+    if registers:
+        _check_alone("--registers", {**layers, "--device": not find_device(device).is_host})
+    check_wave(wave, rtl)
+    if wave is not None and case is None and program is None:
+        fix = "add --case or --program, as a report prints it"
+        raise InputError("--wave is of one case or one varied program", fix=fix)
+    if program is not None:
+        _check_alone("--program", {**layers, "--registers": registers})
+        if not find_device(device).runs_rtl:
+            what = "--program needs --rtl: it compares a C model with RTL"
+            raise InputError(what, fix="add --rtl")
+
+
+def _check_alone(option: str, others: Mapping[str, object]) -> None:
+    other = next((name for name, given in others.items() if given), None)
+    if other is not None:
+        raise InputError(f"{option} and {other} do not go together", fix="leave out one of them")
 
 
 def usable_cores() -> int:

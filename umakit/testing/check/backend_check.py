@@ -117,19 +117,7 @@ def check_backend(
 
 
 class _Run:
-    """The progress of a check through its plan.
-
-    Args:
-        report: receives the counts and failures.
-        plan: the layers.
-        session: session with the claims.
-        seconds: processor time after which no further batch begins.
-        tell: called after each batch.
-
-    Attributes:
-        seconds: processor time of all finished batches.
-        right: cases that ran on the accelerator without a failure.
-    """
+    """The progress of a check through its plan; `seconds` are those of all finished batches."""
 
     def __init__(
         self, report: CheckReport, plan: Plan, session: Session, seconds: float, tell: Tell
@@ -143,12 +131,7 @@ class _Run:
         report.covers = plan.covers
 
     def all(self, workers: Workers, folder: Path, *, has_programs: bool) -> None:
-        """Run all batches, and varied programs after a first batch without failures.
-
-        Args:
-            folder: folder for files.
-            has_programs: whether varied programs run.
-        """
+        """Run all batches, and varied programs after a first batch without failures."""
         report, plan = self._report, self._plan
         for cases, outcome in workers.outcomes(self._batches()):
             is_first = not self._done
@@ -204,12 +187,7 @@ class _Run:
         return max(share / 2, min(share, self._most - self.seconds))
 
     def finish(self, folder: Path, device: Device) -> None:
-        """Reduce the failures, run layers next to another accelerator, and note what did not run.
-
-        Args:
-            folder: folder for files, which does not exist.
-            device: device for the libraries.
-        """
+        """Reduce failures, run layers next to another accelerator, and note what did not run."""
         report, claims = self._report, self._session.claims
         report.needed = self._plan.needed or 0
         of_layers = [each for each in report.failures if each.case is not None]
@@ -276,18 +254,7 @@ class _Run:
 
 
 def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckReport:
-    """Compare the registers of a backend's simulated device with their map; run no layers.
-
-    Args:
-        device: `host` for the simulator, or `rtl` for the design.
-
-    Raises:
-        InputError: the backend has no simulated device, or no register map.
-        RegisterMapError: the map is inconsistent.
-        BuildError: a file of the simulator does not compile.
-        LibraryError: a file is missing, or cannot be read.
-        AcceleratorConfigError: `accel.toml` cannot be used.
-    """
+    """Compare the registers of a backend's simulated device with their map; run no layers."""
     started = processor_seconds()
     report = CheckReport(backend.target_name, 0)
     found = check_registers(backend, device=find_device(device))
@@ -305,25 +272,11 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
 def check_only_program(
     backend: Backend, program: int, *, seed: int = 0, wave: WaveFile | None = None
 ) -> CheckReport:
-    """Run one varied program on the C model and the RTL of a backend; check no layers.
-
-    Args:
-        program: number of the program in a report.
-        seed: seed of the check that drew the program.
-        wave: file for the waveform of the design; None for none.
-
-    Raises:
-        InputError: the backend has no section `[rtl]`, or no program can be made.
-        UmakitError: the drawn layers cannot be compiled.
-        OutputError: the waveform cannot be written.
-    """
+    """Run one varied program of a check with this seed on C model and RTL; check no layers."""
     started = processor_seconds()
     report = CheckReport(backend.target_name, seed)
-    check_ports([backend], RTL)
-    with temporary_folder("umakit-check-") as folder:
-        session = Session(backend, folder, RTL.name)
-        wanted = Wanted(seed, math.inf, only=program, wave=wave)
-        report.add_programs(_programs(session, list(session.claims), folder, wanted))
+    wanted = Wanted(seed, only=program, wave=wave)
+    report.add_programs(check_only_programs(backend, wanted))
     assert report.programs is not None
     if report.programs.not_run and not report.programs.mistake:
         raise InputError(
@@ -334,20 +287,12 @@ def check_only_program(
     return report
 
 
-def check_only_programs(backend: Backend, most: int, *, seed: int = 0) -> ProgramReport:
-    """Run varied programs on the C model and the RTL of a backend; check no layers.
-
-    Args:
-        most: maximum number of programs.
-        seed: equal seeds draw equal programs.
-
-    Raises:
-        UmakitError: the drawn layers cannot be compiled, or the design does not fit.
-    """
+def check_only_programs(backend: Backend, wanted: Wanted) -> ProgramReport:
+    """Run varied programs on the C model and the RTL of a backend; check no layers."""
     check_ports([backend], RTL)
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, RTL.name)
-        return _programs(session, list(session.claims), folder, Wanted(seed, math.inf, most))
+        return _programs(session, list(session.claims), folder, wanted)
 
 
 def _programs(

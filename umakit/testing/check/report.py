@@ -48,7 +48,6 @@ class Failure:
     layers: int = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Return the failure as JSON."""
         return {
             "operator": self.pattern,
             "what": self.what,
@@ -87,8 +86,6 @@ class PredictedCycles:
     """A comparison of predicted with simulated cycles.
 
     Attributes:
-        layers: number of layers with both.
-        exact: number of these layers with equal cycles.
         worst: case, predicted and simulated cycles of the layer with the largest relative
             difference; None without a difference.
     """
@@ -105,7 +102,6 @@ class PredictedCycles:
             self.worst = (case, predicted, simulated)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the comparison as JSON."""
         worst = None
         if self.worst is not None:
             case, predicted, simulated = self.worst
@@ -235,7 +231,6 @@ class CheckReport:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
         return {
             "backend": self.backend,
             "seed": self.seed,
@@ -314,9 +309,7 @@ def groups_of(
     reads the wrong result.
 
     Args:
-        failures: failures with cases.
         right: cases without a failure.
-        covers: coverage by name of the pattern.
     """
     alone = {each.pattern for each in failures if len(_layers(each)) == 1}
     own: dict[str, list[Failure]] = {}
