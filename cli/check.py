@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,8 +29,6 @@ from umakit.files.outputs import JUNIT, check_distinct, check_file, check_parent
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
-    from umakit.backend.base import UMABackend
-    from umakit.devices.waveforms import WaveFile
     from umakit.testing.check import CheckReport
     from umakit.testing.check.aspects import Value
     from umakit.testing.check.cover import Cover, Covered
@@ -59,7 +56,7 @@ every value ran; 2 for a mistake of the call, of accel.toml, or of a file that n
 with."""
 
 NUMBERS = ("drawn", "ran", "refused", "failed")
-SOMETIMES = ("not_run", "does_not_fit")
+SOMETIMES = ("not_examined", "not_run", "does_not_fit")
 """Columns of the table, and the columns that appear only with a number other than 0."""
 
 INCOMPLETE = 3
@@ -88,7 +85,8 @@ SecondsOption = Annotated[
     float,
     typer.Option(
         min=0.1,
-        help="Processor time after which no further layers run, and the check is incomplete.",
+        help="Processor time after which no further layers begin, and the check is incomplete; "
+        "begun work is finished.",
     ),
 ]
 DrawsOption = Annotated[
@@ -156,8 +154,7 @@ def check(
     as_json: JsonOption = False,
 ) -> int:
     device = device_with(rtl, device_of(device, [backend]))
-    asked = Asked(device, seconds, seed, operator, draws, jobs, case, registers, program)
-    asked.check(rtl, wave)
+    _check_options(device, rtl, wave, case, operator, registers, program)
     if junit is not None:
         check_parent(junit)
     check_distinct(junit, wave)
@@ -167,6 +164,7 @@ def check(
         from umakit.devices.waveforms import WaveFile
         from umakit.files.staging import write_file
         from umakit.registration.sources.tree import input_files
+        from umakit.testing import check as testing
 
         (found,) = find_backends([backend])
         read = input_files(device_file(device), backends=[found])
@@ -175,7 +173,19 @@ def check(
         file = None if wave is None else WaveFile(wave, force=force, inputs=read)
         if file is not None:
             file.check()
-        report = _check(found, asked, file, tell)
+        if registers:
+            tell("comparing registers with their map")
+            report = testing.check_only_registers(found, device=device)
+        elif program is not None:
+            tell(f"running varied program {program}")
+            report = testing.check_only_program(found, program, seed=seed, wave=file)
+        elif case is not None:
+            report = testing.check_layer(found, case, device=device, wave=file)
+        else:
+            report = testing.check_backend(
+                found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
+                device=device, jobs=jobs or usable_cores(), tell=tell,
+            )  # fmt: skip
     if junit is not None:
         write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
     if as_json:
@@ -188,68 +198,34 @@ def check(
     return {True: 0, False: 1, None: INCOMPLETE}[report.passed]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options that say what is checked."""
-
-    device: str
-    seconds: float
-    seed: int
-    operators: list[str] | None
-    draws: int | None
-    jobs: int | None
-    case: str | None
-    registers: bool
-    program: int | None
-
-    def check(self, rtl: bool, wave: Path | None) -> None:
-        """Refuse options that contradict each other."""
-        case, registers = self.case, self.registers
-        if registers and (case or self.operators or not find_device(self.device).is_host):
-            other = "--case" if case else "--operator" if self.operators else "--device"
-            raise InputError(
-                f"--registers and {other} do not go together", fix="leave out one of them"
-            )
-        check_wave(wave, rtl)
-        if wave is not None and case is None and self.program is None:
-            fix = "add --case or --program, as a report prints it"
-            raise InputError("--wave is of one case or one varied program", fix=fix)
-        if self.program is not None:
-            _check_program(self.device, case, self.operators, registers)
-
-
-def _check(
-    backend: UMABackend, asked: Asked, file: WaveFile | None, tell: Callable[[str], None]
-) -> CheckReport:
-    from umakit.testing.check import (
-        check_backend,
-        check_layer,
-        check_only_program,
-        check_only_registers,
-    )
-
-    if asked.registers:
-        tell("comparing registers with their map")
-        return check_only_registers(backend, device=asked.device)
-    if asked.program is not None:
-        tell(f"running varied program {asked.program}")
-        return check_only_program(backend, asked.program, seed=asked.seed, wave=file)
-    if asked.case is not None:
-        return check_layer(backend, asked.case, device=asked.device, wave=file)
-    return check_backend(
-        backend, seconds=asked.seconds, seed=asked.seed, operators=asked.operators or (),
-        draws=asked.draws, device=asked.device, jobs=asked.jobs or usable_cores(), tell=tell,
-    )  # fmt: skip
-
-
-def _check_program(
-    device: str, case: str | None, operator: list[str] | None, registers: bool
+def _check_options(
+    device: str,
+    rtl: bool,
+    wave: Path | None,
+    case: str | None,
+    operator: list[str] | None,
+    registers: bool,
+    program: int | None,
 ) -> None:
-    other = "--case" if case else "--operator" if operator else "--registers" if registers else ""
-    if other:
-        raise InputError(f"--program and {other} do not go together", fix="leave out one of them")
-    if not find_device(device).runs_rtl:
-        raise InputError("--program needs --rtl: it compares a C model with RTL", fix="add --rtl")
+    """Refuse options that contradict each other."""
+    layers: dict[str, object] = {"--case": case, "--operator": operator}
+    if registers:
+        _check_alone("--registers", {**layers, "--device": not find_device(device).is_host})
+    check_wave(wave, rtl)
+    if wave is not None and case is None and program is None:
+        fix = "add --case or --program, as a report prints it"
+        raise InputError("--wave is of one case or one varied program", fix=fix)
+    if program is not None:
+        _check_alone("--program", {**layers, "--registers": registers})
+        if not find_device(device).runs_rtl:
+            what = "--program needs --rtl: it compares a C model with RTL"
+            raise InputError(what, fix="add --rtl")
+
+
+def _check_alone(option: str, others: Mapping[str, object]) -> None:
+    other = next((name for name, given in others.items() if given), None)
+    if other is not None:
+        raise InputError(f"{option} and {other} do not go together", fix="leave out one of them")
 
 
 def usable_cores() -> int:
@@ -260,22 +236,31 @@ def usable_cores() -> int:
 
 
 def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> None:
-    """Print a report.
+    """Print a report, with the verdict last.
 
     Args:
         words: backend and device options, as on the command line.
+        has_wave: whether a waveform is written.
+        values: whether to print the number of layers run with each value.
     """
+    from umakit.testing.check.cases import MEANINGS
+
     if report.registers:
         say(report.registers.summary)
     if report.programs:
         say(report.programs.summary)
-    layers_too = bool(report.operators) or (report.registers is None and report.programs is None)
-    if layers_too:
+    if report.operators or (report.registers is None and report.programs is None):
         console().print(_table(report))
     for failure in report.failures:
         say(f"{failure.pattern}: {failure.what}")
         if failure.case is not None:
-            say(f"  uma check {words} --case {shell_word(str(failure.case))}")
+            text = str(failure.case)
+            say(f"  uma check {words} --case {shell_word(text)}")
+            for each in dict.fromkeys(text.split()):
+                if each in MEANINGS:
+                    say(f"  {each}: {MEANINGS[each]}")
+            if failure.layers > 1:
+                say(f"  {failure.layers:,} failing layers belong to this case")
         if failure.options:
             say(f"  uma check {words} {failure.options}")
         if failure.fix:
@@ -288,16 +273,7 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
         say(report.left_out)
     print_coverage(report, values)
     _print_cycles(report, words)
-    if report.passed and report.covers:
-        ran = sum(counts.ran for counts in report.operators.values())
-        say(
-            f"{report.backend} computes right what its patterns accept "
-            f"({ran:,} layers, every value, seed {report.seed})."
-        )
-    elif report.passed and layers_too:
-        say(f"{report.backend} computes this right.")
-    elif report.passed is None:
-        print_incomplete(report)
+    say(report.verdict)
 
 
 def _print_remarks(report: CheckReport, words: str) -> None:
@@ -339,10 +315,6 @@ def _table(report: CheckReport) -> Any:
     return table
 
 
-MOST_LINES = 8
-"""Maximum number of printed sentences about values that have not run; --json has all."""
-
-
 def print_coverage(report: CheckReport, values: bool) -> None:
     """Print the coverage of each pattern, and the values that its predicate refuses.
 
@@ -364,18 +336,6 @@ def print_coverage(report: CheckReport, values: bool) -> None:
         say(f"orders: {pairs} ran one directly behind the other")
 
 
-def print_incomplete(report: CheckReport) -> None:
-    """Print the values that have not run, and the options that run them."""
-    sentences = report.incomplete
-    say(f"incomplete: nothing is wrong in what ran, but {sentences[0]}")
-    for sentence in sentences[1:MOST_LINES]:
-        say(f"  {sentence}")
-    if len(sentences) > MOST_LINES:
-        say(f"  and {len(sentences) - MOST_LINES} more, which --json lists")
-    if not report.unfinished and report.needed:
-        say(f"  --draws {report.needed} draws a layer with each value of all patterns")
-
-
 def _summary(cover: Cover) -> str:
     known = sum(len(covered.accepted) for covered in cover.aspects)
     missing = sum(len(covered.missing) for covered in cover.aspects)
@@ -389,13 +349,15 @@ def _summary(cover: Cover) -> str:
 
 
 def _counts(covered: Covered) -> str:
-    def by_kind(value: Value) -> tuple[tuple[bool, Any], ...]:  # words, then numbers by size
-        return tuple((isinstance(each, int), each) for each in value)
-
     return ", ".join(
         f"{covered.aspect.text(value)} {covered.ran[value]}"
-        for value in sorted(covered.ran, key=by_kind)
+        for value in sorted(covered.ran, key=_in_order)
     )
+
+
+def _in_order(value: Value) -> tuple[tuple[bool, Any], ...]:
+    """Return a sort key: words by letters, then numbers by size."""
+    return tuple((isinstance(each, int), each) for each in value)
 
 
 def _refused(covered: Covered) -> str:

@@ -86,7 +86,7 @@ def _simple(claim: Claim) -> dict[str, Setting]:
 
 def _accepts(claim: Claim, layer: LayerSettings) -> bool:
     try:
-        return claim.accepts(claim.layer(layer)) is True
+        return claim.judged(claim.layer(layer))[0] is True
     except NotDrawable:
         return False
 
@@ -107,7 +107,7 @@ def first_difference(folder: Path, operators: Sequence[str] = ()) -> tuple[int, 
             layers = small_layers(claim)
             while cases := list(itertools.islice(layers, TOGETHER)):
                 found = session.failures_of([(case, True) for case in cases])
-                count += len(found.members)
+                count += len(found.ran)
                 print(f"{claim.name}: {count} layers", file=sys.stderr, flush=True)
                 if found.failures:
                     return count, f"{found.failures[0].what} ({found.failures[0].case})"

@@ -244,7 +244,7 @@ def quick_outcome(bug: Bug) -> Outcome:
         session = Session(backend, Path(temporary))
         for cases in layers_of_check(bug.backend):
             found = session.failures_of(cases)
-            drawn, ran = drawn + len(cases), ran + sum(each.ran for each in found.members)
+            drawn, ran = drawn + len(cases), ran + sum(each for _, each in found.ran)
             for each in found.failures:
                 if not bug.operators or each.pattern in bug.operators:
                     told = (each.what, str(each.case), drawn, ran, time.process_time() - started)

@@ -402,8 +402,9 @@ def clean_programs(folder: Path, count: int) -> str:
     """
     from umakit import find_backend
     from umakit.testing.check.backend_check import check_only_programs
+    from umakit.testing.programs.program_check import Wanted
 
-    report = check_only_programs(find_backend(str(folder)), count)
+    report = check_only_programs(find_backend(str(folder)), Wanted(most=count))
     jobs = report.jobs
     lengths = f"layers of {min(jobs):,} to {max(jobs):,} cycles" if jobs else "no layer"
     lines = [f"{folder.name}: {report.summary}; {lengths}, {report.seconds:.0f} s"]

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from console import type_along
+from umakit.cli import check as check_command
 from umakit.cli.main import run_command
 
 from umakit import find_backend
@@ -19,6 +20,8 @@ from umakit.errors import AcceleratorConfigError, BuildError, InputError
 from umakit.testing import check_backend, check_layer
 from umakit.testing.check import search
 from umakit.testing.check.cases import read_case
+from umakit.testing.check.report import CheckReport, Counts, Failure
+from umakit.testing.registers import RegisterReport
 from umakit.tools.scaffold import new_backend
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +47,11 @@ def test_layers_of_each_operator_run_and_are_right(
     report = json.loads(capsys.readouterr().out)
     assert report["passed"] is None and report["failures"] == []
     assert any("qconv2d: no layer with kernel" in each for each in report["incomplete"])
+    assert re.fullmatch(
+        r"incomplete: nothing is wrong in what ran, but \d+ of \d+ values have not run "
+        r"\(--json names them\)\. --draws \d+ runs each\.",
+        report["verdict"],
+    )
     assert report["registers"]["registers"] == 101 and not report["registers"]["differences"]
     assert set(report["operators"]) == {"qconv2d", "qdense", "qdepthwise"}
     assert sum(counts["drawn"] for counts in report["operators"].values()) == 12
@@ -147,14 +155,54 @@ def test_a_bug_is_found_named_and_reduced(
     )
     arguments = ["check", str(folder), "--operator", "qconv2d", "--draws", "60", "--jobs", "1"]
     assert run_command(arguments) == 1
-    lines = capsys.readouterr().out.splitlines()
+    out = capsys.readouterr().out
+    lines = out.splitlines()
     what = next(line for line in lines if line.startswith("qconv2d: "))
     assert re.search(r"qconv2d of [\dx]+: element \[0, 1, 0, 0\].* is -?\d+ instead of -?\d+", what)
     command = shlex.split(lines[lines.index(what) + 1])
     case = read_case(command[command.index("--case") + 1])
     assert len(case.layers) == 1 and len(case.layers[0].settings) <= 5
+    # Each failing layer belongs to one of the cases, or is counted as not examined.
+    failed, not_examined = map(
+        int, re.findall(r"^qconv2d +60 +\d+ +\d+ +(\d+) +(\d+)$", out, re.M)[0]
+    )
+    more = [int(each) - 1 for each in re.findall(r"^  (\d+) failing layers belong", out, re.M)]
+    cases = out.count(" --case ")
+    assert cases > 1 and more and cases + sum(more) + not_examined == failed
+    assert lines[-1] == (
+        f"wrong: {STRAWBERRY} has {cases} failures, in {failed} of 60 drawn cases "
+        f"({not_examined} not examined)."
+    )
     assert run_command(command[1:]) == 1
+    assert f"wrong: {STRAWBERRY} has 1 failure, in 1 of 1 drawn cases." in capsys.readouterr().out
     assert check_layer(find_backend(STRAWBERRY), str(case)).passed
+
+
+def test_a_printed_case_says_what_its_numbers_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    report = CheckReport("my_npu", 0, {"qdense": Counts(9, 8, 1, 5, not_examined=2)})
+    case = read_case("qdense outputs=2 scales=0 seed=1")
+    report.failures = [Failure("qdense", "is wrong", case, "look here", layers=3)]
+    check_command._print(report, "my_npu", has_wave=False, values=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["operator", "drawn", "ran", "refused", "failed", "not", "examined"]
+    assert lines[3:] == [
+        "qdense: is wrong",
+        "  uma check my_npu --case 'qdense outputs=2 scales=0 seed=1'",
+        "  scales=0: one scale for each output channel",
+        "  3 failing layers belong to this case",
+        "  look here",
+        "wrong: my_npu has 1 failure, in 5 of 9 drawn cases (2 not examined).",
+    ]
+    assert report.as_json()["verdict"] == lines[-1]
+
+
+def test_registers_alone_have_a_verdict() -> None:
+    report = CheckReport("my_npu", 0)
+    report.add_registers(RegisterReport("registers.toml", 3))
+    assert report.verdict == "my_npu is right in what was compared."
+    report.add_registers(RegisterReport("registers.toml", 3, differences=["A", "B"]))
+    assert report.verdict == "wrong: my_npu has 2 failures."
+    assert [each.fix for each in report.failures] == ["change the device, or registers.toml", ""]
 
 
 def test_predicted_cycles_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,11 @@ def test_time_that_was_over_leaves_a_check_incomplete(capsys: pytest.CaptureFixt
     assert run_command(words) == 3
     report = json.loads(capsys.readouterr().out)
     assert report["passed"] is None and not report["failures"]
-    assert "0.1 s of processor time were over after 20 of" in report["incomplete"][0]
+    over = report["incomplete"][0]
+    assert over.startswith("0.1 s of processor time were over after 20 of")
+    begun = re.search(r"layers \((\d+) s with begun work\)\. --seconds \d+ runs about all", over)
+    assert begun and int(begun[1]) == round(report["seconds"]) > 0
+    assert report["verdict"] == f"incomplete: nothing is wrong in what ran, but {over}."
     refused = report["coverage"]["conv2d"]["aspects"]["stride"]["refused"]
     assert refused["2x2"] == "stride 2x2: the array steps by 1x1"
 
@@ -282,6 +287,29 @@ def test_failures_are_grouped_by_the_value_that_they_share(registered: Registere
         "layers with kernel 3 in rows fail" in said and "layers with stride 3 in rows fail" in said
     )
     assert "no other" not in said, "each group has failures that the other one lacks"
+
+
+@pytest.mark.parametrize(
+    "layers, failing, is_said", [(12, 2, False), (12, 4, False), (100, 2, False), (100, 8, True)]
+)
+def test_a_value_that_a_few_layers_share_by_chance_is_not_said(
+    layers: int, failing: int, is_said: bool, registered: Registered
+) -> None:
+    """Of few layers, some values belong to failing layers alone, whatever the reason is."""
+    cover = Cover(registered(patterns.qdense()), np.random.default_rng(0))
+    walk = Walk(cover.search.claim, np.random.default_rng(1), cover.search)
+    drawn = (Case((layer,)) for layer, accepted in iter(walk.draw, None) if accepted)
+    cases = list(itertools.islice(drawn, layers - failing))
+    cases = [case for case in cases if case.layers[0].settings.get("outputs") != 11]
+    wrong = [
+        Failure("qdense", "is wrong", read_case(f"qdense outputs=11 inputs={n} seed={n}"))
+        for n in range(2, 2 + failing)
+    ]
+    groups = groups_of(wrong, cases, {"qdense": cover})
+    assert sum(len(group.failures) for group in groups) == failing
+    assert [group.shared for group in groups if group.shared] == (
+        [f"all {failing} layers with outputs 11 fail, and no other"] if is_said else []
+    )
 
 
 def test_report_has_what_ran_with_each_value() -> None:

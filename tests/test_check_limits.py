@@ -99,7 +99,9 @@ def test_a_check_says_the_same_at_any_load(tmp_path: Path, monkeypatch: pytest.M
         found.append((report.passed, report.operators, report.failures))
     assert found[0] == found[1]
     whats = " ".join(each.what for each in found[0][2])
-    assert "signal 6" in whats and found[0][1]["qdense"].failed > 1
+    counts = found[0][1]["qdense"]
+    assert "signal 6" in whats and counts.failed > 1
+    assert sum(each.layers for each in found[0][2]) + counts.not_examined == counts.failed
 
 
 def test_cycles_are_those_of_buffers_at_begins_of_pages(tmp_path: Path) -> None:

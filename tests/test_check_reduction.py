@@ -17,8 +17,8 @@ from umakit.testing.check import isolation
 from umakit.testing.check.cases import SEED, Case, LayerSettings, read_case
 from umakit.testing.check.claims import Claim, accepts, claims_of
 from umakit.testing.check.drawing import Walk
-from umakit.testing.check.isolation import STOPPED, is_same_cause, shrunk
-from umakit.testing.check.report import Failure, groups_of
+from umakit.testing.check.isolation import STOPPED, bond, is_same_cause, shrunk
+from umakit.testing.check.report import Failure, Group, groups_of
 
 ROUNDS = 8
 """Libraries that a reduction may build."""
@@ -159,6 +159,34 @@ def test_failures_have_one_cause_if_one_layer_has_all_values_of_the_other(
     )
     assert is_same_cause(one, two) == is_same_cause(two, one) == is_same
     assert not is_same_cause(one, replace(two, pattern="qconv2d_add"))
+
+
+@pytest.mark.parametrize(
+    ("layer", "of_group", "shared", "wanted"),
+    [
+        ("qdense inputs=9 rows=2 seed=1", True, "", 3),
+        ("qdense inputs=9 seed=5", True, "all 4 layers with inputs 9 fail", 2),
+        ("qdense inputs=9 seed=5", True, "", 0),
+        ("qdense inputs=9 seed=1", False, "all 4 layers with inputs 9 fail", 0),
+        ("qdense outputs=3 clip=low scales=0 seed=5", False, "", 1),
+        ("qdense outputs=9 clip=low seed=5", False, "", 1),
+        ("qdense outputs=2 clip=low seed=5", False, "", 0),
+        ("qdense outputs=3 clip=high seed=5", False, "", 0),
+        ("qconv2d seed=1 then qdense outputs=4 clip=low seed=5", False, "", 1),
+    ],
+)
+def test_a_failing_layer_belongs_to_a_case_by_its_origin_its_group_or_its_values(
+    layer: str, of_group: bool, shared: str, wanted: int, claims: dict[str, Claim]
+) -> None:
+    what = "qdense of 1x2: element [0, 1] of the result 1x2 is 7 instead of 8, 1 of 2 are wrong"
+    found = Failure("qdense", what, read_case("qdense outputs=3 clip=low seed=1"))
+    failure = Failure("qdense", what.replace("7", "-1"), read_case(layer))
+    drawing = claims["qdense"].drawing
+    assert drawing is not None
+    group = Group((failure,), shared) if of_group else None
+    assert bond(failure, found, group, drawing) == wanted
+    stops = replace(failure, what="qdense of 1x2: the run stopped with status 3")
+    assert bond(stops, found, group, drawing) == (wanted if wanted > 1 else 0)
 
 
 def test_a_reduction_tells_every_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from tiny_npu import fast_compilers, needs_verilator
 
 from umakit import find_backend
 from umakit.testing.check.backend_check import check_only_programs, check_only_registers
+from umakit.testing.programs.program_check import Wanted
 
 pytestmark = needs_verilator
 
@@ -34,7 +35,7 @@ def changed(folder: Path, changes: dict[str, str]) -> Path:
 
 
 def test_a_model_that_counts_a_job_at_its_start_does_not_differ(tmp_path: Path) -> None:
-    report = check_only_programs(find_backend(str(write_square(tmp_path))), 60)
+    report = check_only_programs(find_backend(str(write_square(tmp_path))), Wanted(most=60))
     assert not report.differences, report.differences[0].sentence
     assert min(report.jobs) < 100
     assert max(report.jobs) > 1000
@@ -54,6 +55,6 @@ def test_a_padding_and_a_bus_error_are_named(tmp_path: Path) -> None:
     (sentence,) = (each.what for each in registers.failures)
     hole = "a read of 0x00C, where there is no register, gives the bus error SLVERR instead of 0"
     assert hole in sentence
-    found = check_only_programs(backend, 100).differences
+    found = check_only_programs(backend, Wanted(most=100)).differences
     wrong = [each for each in found if each.kind == "memory" and "RESULT" in each.place]
     assert wrong and all(each.is_failure for each in wrong), found

@@ -29,7 +29,7 @@ from networks import (
 import umakit
 from umakit.devices.run import LayerProfile, RunResult
 from umakit.library.export import Library
-from umakit.testing.harness import run_with_llvm
+from umakit.testing.harness import llvm_runner
 
 pytestmark = pytest.mark.optimized
 
@@ -148,7 +148,7 @@ def _outputs_equal_onnx_runtime(run: Run) -> None:
 
 
 def _outputs_equal_tvms_own_build(run: Run) -> None:
-    expected = run_with_llvm(umakit.import_model(run.path), run.inputs)
+    expected = llvm_runner(umakit.import_model(run.path))(run.inputs)
     for name, wanted in expected.items():
         assert_close(run.result.outputs[name], wanted)
 

@@ -36,11 +36,11 @@ class Tolerance:
     lsb: int = 0
 
     def added_up(self, layers: int) -> Tolerance:
-        """Return the tolerance for the result of a number of consecutive layers."""
+        """Return the tolerance for the result of consecutive layers."""
         return Tolerance(self.relative * layers, self.lsb * layers)
 
     def limit(self, wanted: Array) -> float:
-        """Return the largest absolute difference of a tensor's elements from a reference."""
+        """Return the largest absolute difference that counts as agreement with a tensor."""
         if not np.issubdtype(wanted.dtype, np.floating):
             return 0.0 if wanted.dtype == np.bool_ else float(self.lsb)
         finite = np.abs(wanted[np.isfinite(wanted)].astype(np.float64))
@@ -55,7 +55,6 @@ class TensorDifference:
     """The difference of a tensor from its reference.
 
     Attributes:
-        elements: number of elements of the tensor.
         differing: number of elements that differ by more than `limit`, or are NaN or infinite in
             only one of the tensors.
         largest: largest absolute difference; infinity if one of the values is not finite.
@@ -86,7 +85,6 @@ class TensorDifference:
 
     @property
     def agrees(self) -> bool:
-        """Whether no element differs by more than the tolerance."""
         return self.differing == 0
 
     @property
@@ -126,13 +124,7 @@ def distances(got: Array, wanted: Array) -> Array:
 
 
 def compare(got: Array, wanted: Array, tolerance: Tolerance = EXACT_INTEGERS) -> TensorDifference:
-    """Compare two tensors of the same shape and dtype.
-
-    Args:
-        got: the library's tensor.
-        wanted: the reference's tensor.
-        tolerance: differences that count as agreement.
-    """
+    """Compare two tensors of the same shape and dtype."""
     limit = tolerance.limit(wanted)
     away = distances(got, wanted)
     if away.size == 0:
@@ -154,12 +146,7 @@ def compare(got: Array, wanted: Array, tolerance: Tolerance = EXACT_INTEGERS) ->
 
 
 def _histogram(got: Array, wanted: Array, equal: int) -> dict[int, int] | None:
-    """Return the number of elements by difference in LSB; None for floats and 64 bits.
-
-    Args:
-        got, wanted: the tensors.
-        equal: number of elements if all are equal, as nearly always; else 0.
-    """
+    """Return the elements by difference in LSB; `equal` is their number if all are equal."""
     if wanted.dtype.kind not in "iu" or wanted.dtype.itemsize > 4:
         return None
     if equal:

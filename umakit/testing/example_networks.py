@@ -59,7 +59,9 @@ class QuantizedNetwork:
         self._dtype = dtype
         self._batch = batch
         self._size = (height, width, channels)
-        self._input = self._image(self._size)
+        limits = np.iinfo(dtype)
+        values = self._random.integers(limits.min, int(limits.max) + 1, self._shape(self._size))
+        self._input = values.astype(dtype)
         self._layers: list[tuple[str, Parameters, list[Array]]] = []
         self._zero_point = 0 if self._is_wide else INPUT_ZERO_POINT
 
@@ -250,17 +252,11 @@ class QuantizedNetwork:
         return self
 
     def _slide(self, window: Pair, strides: Pair, dilation: Pair, padding: str) -> Any:
-        sides = [
-            _padding(size, taps, stride, step, padding)
-            for size, taps, stride, step in zip(
-                self._size[:2], window, strides, dilation, strict=True
-            )
-        ]
+        axes = list(zip(self._size[:2], window, strides, dilation, strict=True))
+        sides = [_padding(*each, padding) for each in axes]
         rows, columns = (
             (size + sum(pads) - (taps - 1) * step - 1) // stride + 1
-            for size, pads, taps, stride, step in zip(
-                self._size[:2], sides, window, strides, dilation, strict=True
-            )
+            for (size, taps, stride, step), pads in zip(axes, sides, strict=True)
         )
         if min(rows, columns) < 1:
             raise InputError(f"a {window[0]}x{window[1]} kernel is larger than its input")
@@ -292,11 +288,6 @@ class QuantizedNetwork:
         if self._layout == "NCHW":
             return (self._batch, channels, height, width)
         return (self._batch, height, width, channels)
-
-    def _image(self, size: tuple[int, int, int]) -> Array:
-        limits = np.iinfo(self._dtype)
-        values = self._random.integers(limits.min, int(limits.max) + 1, self._shape(size))
-        return values.astype(self._dtype)
 
 
 def _pair(value: int | Pair) -> Pair:

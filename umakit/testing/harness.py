@@ -121,7 +121,18 @@ def compile_and_run(
     with temporary_folder("umakit-aot-") as temporary:
         folder = Path(test_dir) if test_dir is not None else temporary
         for model in _as_list(models):
-            report = _compile_and_run_one(model, backends, interface_api, folder / model.name)
+            place = folder / model.name
+            library = compile_model(
+                model.module, backends, place, name=model.name, parameters=model.params
+            )
+            if interface_api == "c":
+                outputs = run_library(place, model.inputs).outputs
+            else:
+                outputs = run_unpacked(place, model.inputs)
+            expected = model.outputs or llvm_reference(model)
+            source = "the expected outputs" if model.outputs else "TVM's LLVM build"
+            largest = compare(outputs, expected, model.output_tolerance)
+            report = AOTReport(library.report, outputs, largest, source)
     return report
 
 
@@ -131,36 +142,10 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _compile_and_run_one(
-    model: AOTModel, backends: list[UMABackend], interface_api: str, folder: Path
-) -> AOTReport:
-    library = compile_model(
-        model.module, backends, folder, name=model.name, parameters=model.params
-    )
-    if interface_api == "c":
-        outputs = run_library(folder, model.inputs).outputs
-    else:
-        outputs = run_unpacked(folder, model.inputs)
-    expected = model.outputs or llvm_reference(model)
-    source = "the expected outputs" if model.outputs else "TVM's LLVM build"
-    largest = compare(outputs, expected, model.output_tolerance)
-    return AOTReport(library.report, outputs, largest, source)
-
-
 def llvm_reference(model: AOTModel) -> dict[str, Array]:
     """Return the outputs of TVM's own LLVM build of a model, by name."""
     imported = import_model(model.module, name=model.name, parameters=model.params)
-    return run_with_llvm(imported, model.inputs)
-
-
-def run_with_llvm(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Run an imported network once with TVM's LLVM build.
-
-    Args:
-        model: result of `umakit.import_model`.
-        inputs: arrays by input name, one inference.
-    """
-    return llvm_runner(model)(inputs)
+    return llvm_runner(imported)(model.inputs)
 
 
 @tvm_api.one_at_a_time
@@ -278,11 +263,7 @@ def conv2d_model(
 
 
 def rounded(call: tvm_api.Expr, rounding: str) -> tvm_api.Expr:
-    """Return a call of an integer operator with an accelerator's own rounding.
-
-    Args:
-        rounding: rounding as named in offload reports; empty for the model's.
-    """
+    """Return a call of an integer operator with an accelerator's own rounding, if it has a name."""
     if not rounding or not isinstance(call, tvm_api.Call):
         return call
     operator = operator_of(call)
@@ -297,15 +278,6 @@ def results_of_kernels(
     """Return the results of a network by umakit's CPU kernels, in order.
 
     Rounding of an accelerator's own is a C function of the backend, which LLVM lacks.
-
-    Args:
-        module: the network.
-        inputs: arrays by name.
-        backends: backends whose C functions the kernels call to round.
-        folder: folder for files.
-
-    Raises:
-        UmakitError: a stage refused the network, or the C compiler refused the library.
     """
     folder.mkdir(parents=True)
     model = import_model(module, name="reference")

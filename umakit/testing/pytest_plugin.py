@@ -42,7 +42,6 @@ BACKEND = pytest.StashKey["Backend"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the configuration file."""
     for name, (text, default) in OPTIONS.items():
         parser.addini(name, text, default=default)
 

@@ -56,6 +56,9 @@ LISTED: Mapping[str, str] = {
 NAMED: Mapping[str, str] = {"dtype": "dtypes", "rounding": "rounding", "layout": "layouts"}
 """The arguments of patterns that list names, by aspect."""
 
+EVERY: Mapping[str, str] = {"scales": "per_channel", "broadcast": "broadcast"}
+"""The arguments of patterns that claim all values, by aspect."""
+
 CHANNELS = frozenset(
     {"channels", "channels_per_group", "filters_per_group", "filters", "groups", "inputs",
      "outputs", "size", "units"}
@@ -68,8 +71,6 @@ class Aspect:
     """One aspect of the layers of a claim.
 
     Attributes:
-        name: name of the aspect, such as `kernel`.
-        settings: settings of the drawing that form the aspect.
         values: values to try, the simplest first.
         claimed: values listed by a constraint of the pattern; a layer has to run with each.
         block: block size of the array for numbers of channels; 1 for other aspects.
@@ -82,14 +83,13 @@ class Aspect:
     block: int = 1
 
     def of(self, settings: Mapping[str, Setting]) -> Value:
-        """Return the value of the aspect in a layer's complete settings."""
+        """Return the value of the aspect in complete settings."""
         found = tuple(settings[name] for name in self.settings)
         if self.name == "padding" and found[0] != "own":
             return (found[0], *(0 for _ in found[1:]))
         return found
 
     def with_value(self, value: Value) -> dict[str, Setting]:
-        """Return the settings that set the aspect to a value."""
         return dict(zip(self.settings, value, strict=True))
 
     def text(self, value: Value) -> str:
@@ -194,27 +194,27 @@ def _residues(blocks: Iterable[int]) -> set[int]:
 
 
 def _claimed_values(claim: Claim, name: str) -> frozenset[Value]:
-    pattern, drawing = claim.pattern.predicate, claim.drawing
-    if not isinstance(pattern, OperatorPattern) or drawing is None:
-        return frozenset()
-    limit = getattr(pattern, "batch", None) if name == "batch" else None
-    if limit is not None:
+    assert claim.drawing is not None
+    values, limit = claim.drawing.settings[name], _argument(claim, "batch")
+    if name == "batch" and limit is not None:
         return frozenset({(1,), (int(limit),)})
-    every = (name == "scales" and getattr(pattern, "per_channel", False)) or (
-        name == "broadcast" and getattr(pattern, "broadcast", False)
-    )
-    if every:
-        return frozenset((each,) for each in drawing.settings[name])
-    listed = getattr(pattern, NAMED.get(name, ""), None)
+    if name in EVERY and _argument(claim, EVERY[name]):
+        return frozenset((each,) for each in values)
+    listed = _argument(claim, NAMED.get(name, ""))
     names = [listed] if isinstance(listed, str) else list(listed or ())
-    return frozenset((each,) for each in names if each in drawing.settings[name])
+    return frozenset((each,) for each in names if each in values)
+
+
+def _argument(claim: Claim, name: str) -> Any:
+    """Return an argument of a claim's pattern; None without it, and for patterns of TVM."""
+    pattern = claim.pattern.predicate
+    return getattr(pattern, name, None) if isinstance(pattern, OperatorPattern) else None
 
 
 def _pairs(
     claim: Claim, name: str, settings: tuple[str, ...], values: Mapping[str, list[Setting]]
 ) -> Aspect:
-    pattern = claim.pattern.predicate
-    listed = getattr(pattern, LISTED[name], None) if isinstance(pattern, OperatorPattern) else None
+    listed = _argument(claim, LISTED[name])
     claimed = [] if listed is None else listed_pairs(listed, name)
     rows, columns = ([int(each) for each in values[part]] for part in settings)
     few = [
@@ -227,13 +227,11 @@ def _pairs(
         few = [
             pair for pair in few if min(abs(pair[0] - r) + abs(pair[1] - c) for r, c in claimed) < 2
         ]
-    found = dict.fromkeys((*claimed, *few)) if claimed else dict.fromkeys(few)
-    return Aspect(name, settings, tuple(found), frozenset(claimed))
+    return Aspect(name, settings, tuple(dict.fromkeys((*claimed, *few))), frozenset(claimed))
 
 
 def _paddings(claim: Claim, given: Mapping[str, list[Setting]]) -> Aspect:
-    pattern = claim.pattern.predicate
-    listed = getattr(pattern, "padding", None) if isinstance(pattern, OperatorPattern) else None
+    listed = _argument(claim, "padding")
     claimed = [_padding(each) for each in listed_paddings(listed)] if listed is not None else []
     names = [(str(each), 0, 0, 0, 0) for each in given["padding"] if each != "own"]
     own = [("own", *sides) for sides in OWN_PADDINGS]

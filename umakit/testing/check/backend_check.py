@@ -22,7 +22,14 @@ from umakit.testing.check.batch import member_of, network_of, write_wave
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.checks import fails_beside_another
 from umakit.testing.check.claims import Claim, refusal_of
-from umakit.testing.check.isolation import Tell, fails_alone, is_same_cause, reduced, said_behind
+from umakit.testing.check.isolation import (
+    Tell,
+    bond,
+    fails_alone,
+    is_same_cause,
+    reduced,
+    said_behind,
+)
 from umakit.testing.check.plan import DRAWS, Plan
 from umakit.testing.check.report import CheckReport, Counts, Failure, Group, groups_of
 from umakit.testing.check.session import Cases, Outcome, Session, Workers, outcome_of
@@ -105,23 +112,12 @@ def check_backend(
     if registers is not None:
         report.add_registers(registers)
     report.seconds = processor_seconds() - started
+    report.unfinished = run.unfinished
     return report
 
 
 class _Run:
-    """The progress of a check through its plan.
-
-    Args:
-        report: receives the counts and failures.
-        plan: the layers.
-        session: session with the claims.
-        seconds: processor time after which no further batch begins.
-        tell: called after each batch.
-
-    Attributes:
-        seconds: processor time of all finished batches.
-        right: cases that ran on the accelerator without a failure.
-    """
+    """The progress of a check through its plan; `seconds` are those of all finished batches."""
 
     def __init__(
         self, report: CheckReport, plan: Plan, session: Session, seconds: float, tell: Tell
@@ -135,12 +131,7 @@ class _Run:
         report.covers = plan.covers
 
     def all(self, workers: Workers, folder: Path, *, has_programs: bool) -> None:
-        """Run all batches, and varied programs after a first batch without failures.
-
-        Args:
-            folder: folder for files.
-            has_programs: whether varied programs run.
-        """
+        """Run all batches, and varied programs after a first batch without failures."""
         report, plan = self._report, self._plan
         for cases, outcome in workers.outcomes(self._batches()):
             is_first = not self._done
@@ -159,14 +150,15 @@ class _Run:
             yield cases
 
     @property
-    def _unfinished(self) -> str:
-        """Sentence with the reason for missing layers of the plan; empty if all have run."""
+    def unfinished(self) -> str:
+        """Two sentences about missing layers of the plan; empty if all have run."""
         draws = self._plan.draws
         if not self._is_over or not self._done:
             return ""
         enough = ENOUGH * self.seconds * draws / self._done
         return (
-            f"{self._most:g} s of processor time were over after {self._done} of {draws} layers: "
+            f"{self._most:g} s of processor time were over after {self._done} of {draws} layers "
+            f"({self._report.seconds:.0f} s with begun work). "
             f"--seconds {math.ceil(enough / 10) * 10} runs about all of them"
         )
 
@@ -195,15 +187,12 @@ class _Run:
         return max(share / 2, min(share, self._most - self.seconds))
 
     def finish(self, folder: Path, device: Device) -> None:
-        """Reduce the failures, run layers next to another accelerator, and note what did not run.
-
-        Args:
-            folder: folder for files, which does not exist.
-            device: device for the libraries.
-        """
+        """Reduce failures, run layers next to another accelerator, and note what did not run."""
         report, claims = self._report, self._session.claims
-        report.needed, report.unfinished = self._plan.needed or 0, self._unfinished
-        groups = groups_of(report.failures, self.right, self._plan.covers)
+        report.needed = self._plan.needed or 0
+        of_layers = [each for each in report.failures if each.case is not None]
+        report.failures = [each for each in report.failures if each.case is None]
+        groups = groups_of(of_layers, self.right, self._plan.covers)
         self._reduce(groups, max(LEAST_SECONDS, self._most - self.seconds))
         if self.right and not report.failures:
             self._tell("next to another accelerator")
@@ -218,10 +207,10 @@ class _Run:
         _add_what_never_ran(report)
 
     def _reduce(self, groups: Sequence[Group], seconds: float) -> None:
-        report = self._report
+        report, claims = self._report, self._session.claims
         for counts in report.operators.values():
             counts.failed = 0
-        report.failures = []
+        printed: list[tuple[Failure, list[Group]]] = []
         of_pattern = Counter(group.failures[0].pattern for group in groups)
         total = sum(min(count, MOST_GROUPS) for count in of_pattern.values())
         done: Counter[str] = Counter()
@@ -236,13 +225,26 @@ class _Run:
                 def told(text: str, start: str = start) -> None:
                     self._tell(f"{start}{text}")
 
-                failure = reduced(group, self._behind, self._session, time, told)
-                alike = (each for each in report.failures if is_same_cause(each, failure))
-                same = next(alike, failure)
-                if same is not failure:
-                    report.failures.remove(same)
-                report.failures.append(min(same, failure, key=lambda each: len(str(each.case))))
-            report.operators.setdefault(failure.pattern, Counts()).failed += len(group.failures)
+                found, own = reduced(group, self._behind, self._session, time, told), [group]
+                same = next((each for each in printed if is_same_cause(each[0], found)), None)
+                if same is not None:
+                    printed.remove(same)
+                    found = min(same[0], found, key=lambda each: len(str(each.case)))
+                    own += same[1]
+                printed.append((found, own))
+        layers: Counter[int] = Counter()
+        for failure, its in ((failure, group) for group in groups for failure in group.failures):
+            drawing, counts = claims[failure.pattern].drawing, report.operators[failure.pattern]
+            assert drawing is not None
+            bonds = [
+                bond(failure, found, its if its in own else None, drawing) for found, own in printed
+            ]
+            layers[bonds.index(max(bonds))] += max(bonds) > 0
+            counts.failed += 1
+            counts.not_examined += max(bonds) == 0
+        report.failures += [
+            replace(each, layers=layers[number]) for number, (each, _) in enumerate(printed)
+        ]
 
     def _behind(self, case: Case) -> list[Case]:
         """Return the cases that ran before a failing case in its library."""
@@ -252,18 +254,7 @@ class _Run:
 
 
 def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckReport:
-    """Compare the registers of a backend's simulated device with their map; run no layers.
-
-    Args:
-        device: `host` for the simulator, or `rtl` for the design.
-
-    Raises:
-        InputError: the backend has no simulated device, or no register map.
-        RegisterMapError: the map is inconsistent.
-        BuildError: a file of the simulator does not compile.
-        LibraryError: a file is missing, or cannot be read.
-        AcceleratorConfigError: `accel.toml` cannot be used.
-    """
+    """Compare the registers of a backend's simulated device with their map; run no layers."""
     started = processor_seconds()
     report = CheckReport(backend.target_name, 0)
     found = check_registers(backend, device=find_device(device))
@@ -281,25 +272,11 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
 def check_only_program(
     backend: Backend, program: int, *, seed: int = 0, wave: WaveFile | None = None
 ) -> CheckReport:
-    """Run one varied program on the C model and the RTL of a backend; check no layers.
-
-    Args:
-        program: number of the program in a report.
-        seed: seed of the check that drew the program.
-        wave: file for the waveform of the design; None for none.
-
-    Raises:
-        InputError: the backend has no section `[rtl]`, or no program can be made.
-        UmakitError: the drawn layers cannot be compiled.
-        OutputError: the waveform cannot be written.
-    """
+    """Run one varied program of a check with this seed on C model and RTL; check no layers."""
     started = processor_seconds()
     report = CheckReport(backend.target_name, seed)
-    check_ports([backend], RTL)
-    with temporary_folder("umakit-check-") as folder:
-        session = Session(backend, folder, RTL.name)
-        wanted = Wanted(seed, math.inf, only=program, wave=wave)
-        report.add_programs(_programs(session, list(session.claims), folder, wanted))
+    wanted = Wanted(seed, only=program, wave=wave)
+    report.add_programs(check_only_programs(backend, wanted))
     assert report.programs is not None
     if report.programs.not_run and not report.programs.mistake:
         raise InputError(
@@ -310,20 +287,12 @@ def check_only_program(
     return report
 
 
-def check_only_programs(backend: Backend, most: int, *, seed: int = 0) -> ProgramReport:
-    """Run varied programs on the C model and the RTL of a backend; check no layers.
-
-    Args:
-        most: maximum number of programs.
-        seed: equal seeds draw equal programs.
-
-    Raises:
-        UmakitError: the drawn layers cannot be compiled, or the design does not fit.
-    """
+def check_only_programs(backend: Backend, wanted: Wanted) -> ProgramReport:
+    """Run varied programs on the C model and the RTL of a backend; check no layers."""
     check_ports([backend], RTL)
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, RTL.name)
-        return _programs(session, list(session.claims), folder, Wanted(seed, math.inf, most))
+        return _programs(session, list(session.claims), folder, wanted)
 
 
 def _programs(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,17 +55,11 @@ class Member:
     """One case of a batch.
 
     Attributes:
-        layers: layers of the case.
-        number: position in the batch.
         inputs: arrays by name of the network's input.
         accepted: whether the patterns accept the layers.
-        names: names of the operators in the network.
-        ran: whether all operators run on the accelerator.
-        reasons: reasons of operators for staying on the CPU.
         wanted, got: results of the reference and of the library; None if the case did not run.
         damaged: other memory that the layers have modified.
         stopped: ending of a run that stopped in a layer of the case; empty if none did.
-        hint: advice on `stopped`; may be empty.
         cycles: predicted and simulated cycles of each layer with both.
     """
 
@@ -85,7 +80,7 @@ class Member:
 
     @property
     def title(self) -> str:
-        """Layers and input shapes of the case, in words."""
+        """Layers and input shapes in words."""
         shapes = " and ".join(by(tensor.shape) for tensor in self.layers[0].inputs)
         return f"{' then '.join(each.pattern for each in self.case.layers)} of {shapes}"
 
@@ -101,17 +96,7 @@ def by(shape: Sequence[int]) -> str:
 
 @dataclass
 class Batch:
-    """A library of many cases.
-
-    Attributes:
-        members: the cases, in the order of the network's results.
-        module: the network.
-        library: the compiled library.
-        backends: the accelerators.
-        folder: folder for files.
-        program: the library's program.
-        runs: the runs; see `Resumption`.
-    """
+    """A library of many cases; the members are in the order of the network's results."""
 
     members: list[Member]
     module: tvm_api.IRModule
@@ -125,22 +110,18 @@ class Batch:
     def inputs(self) -> dict[str, Array]:
         return {name: array for each in self.members for name, array in each.inputs.items()}
 
-    def of_rounds(self, begin: int, end: int | None = None) -> list[RoundRun]:
+    def of_rounds(self, begin: int, end: float = math.inf) -> list[RoundRun]:
         """Return the runs of rounds from `begin` to `end`, exclusively."""
-        return [
-            run for run in self.runs if begin <= run.number and (end is None or run.number < end)
-        ]
+        return [run for run in self.runs if begin <= run.number < end]
 
 
 def input_array(tensor: Tensor, kind: str, seed: Sequence[int]) -> Array:
     """Return the values of an input.
 
     Args:
-        tensor: shape, dtype, and an element for half of the values.
         kind: kind of the other values: `random`, `extreme` for the least and largest integers only,
             `lowest`, `near_zero_point`, or `near_zero`, where rounding of sums changes its
             direction.
-        seed: seed of the random numbers.
     """
     random = np.random.default_rng(list(seed))
     found = _values(tensor, kind, random)
@@ -171,7 +152,6 @@ def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool)
 
     Args:
         number: position of the case in the batch.
-        claims: claims by name of the pattern.
         accepted: whether the patterns accept the layers.
 
     Raises:
@@ -193,12 +173,7 @@ def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool)
 def network_of(
     members: Sequence[Member], roundings: Mapping[str, str] | None = None
 ) -> tvm_api.IRModule:
-    """Return the network whose branches are the cases; fill in the names of their operators.
-
-    Args:
-        members: the cases.
-        roundings: accelerators' own roundings by operator name, in place of the model's rounding.
-    """
+    """Return the network of the cases; `roundings` of accelerators by operator name."""
     builder = relax.BlockBuilder()
     arrays = {name: array for each in members for name, array in each.inputs.items()}
     variables = {
@@ -236,15 +211,10 @@ def network_of(
 def build_batch(
     members: list[Member], backends: Sequence[Backend], folder: Path, device: Device = HOST
 ) -> Batch:
-    """Compile the cases for an accelerator; fill in where they run.
-
-    Raises:
-        UmakitError: a stage refused the network, or the C compiler refused the library.
-    """
+    """Compile the cases for an accelerator; fill in where they run."""
     folder.mkdir(parents=True, exist_ok=True)
     module = network_of(members)
-    options = ExportOptions(keep_layout=True)
-    library = compile_model(module, backends, folder / "library", name="check", options=options)
+    library = _compiled(module, backends, folder)
     rows = {row.name: row for row in library.report.placements}
     for member in members:
         found = [rows[name] for name in member.names if name in rows]
@@ -256,6 +226,11 @@ def build_batch(
         wrong_writes=wrong_writes(backends),
     )  # fmt: skip
     return Batch(members, module, library, backends, folder, program)
+
+
+def _compiled(module: tvm_api.IRModule, backends: Sequence[Backend], folder: Path) -> Library:
+    options = ExportOptions(keep_layout=True)
+    return compile_model(module, backends, folder / "library", name="check", options=options)
 
 
 def run_batch(batch: Batch, timeout: float | None = None) -> None:
@@ -333,13 +308,10 @@ def _want_own_roundings(batch: Batch) -> None:
 
 
 def _note_stop(batch: Batch, run: RoundRun) -> None:
-    layers = batch.library.metadata["umakit"]["layers"]
     what = run.failure or batch.program.ended(run)
     if DESCRIBED in what:
         raise stop_error(what)
-    member = None
-    if run.completed < len(layers):
-        member = member_at(batch, layers[run.completed]["name"])
+    member = member_of_layer(batch, run.completed)
     if member is None:
         raise DeviceError(what, where=batch.program.place(run), fix=batch.program.hint(run))
     member.stopped = f"{what} in {batch.program.place(run)}"
@@ -347,9 +319,15 @@ def _note_stop(batch: Batch, run: RoundRun) -> None:
 
 
 def member_at(batch: Batch, layer_name: str) -> Member | None:
-    """Return the case of a layer of the library."""
+    """Return the case of a layer of the library; None for a layer of no case."""
     number = layer_name.removeprefix("case").partition("_")[0]
     return batch.members[int(number)] if number.isdecimal() else None
+
+
+def member_of_layer(batch: Batch, number: int) -> Member | None:
+    """Return the case of a layer by the layer's number, which may be beyond the ends."""
+    layers = batch.library.metadata["umakit"]["layers"]
+    return member_at(batch, layers[number]["name"]) if 0 <= number < len(layers) else None
 
 
 def wrong_writes(backends: Sequence[Backend]) -> dict[str, tuple[int, int]]:
@@ -357,12 +335,6 @@ def wrong_writes(backends: Sequence[Backend]) -> dict[str, tuple[int, int]]:
 
     The write stores the reset value into the first read-only register. A backend has no such write
     without a register map, or if the map does not declare the write an error.
-
-    Args:
-        backends: accelerators.
-
-    Raises:
-        RegisterMapError: a map cannot be read, or is inconsistent.
     """
     found = {}
     for backend in backends:
@@ -382,26 +354,11 @@ def write_wave(
     """Run a case once more, with its own data and without faults, and write the waveform.
 
     No waveform is written of a case that does not compile, or has no layer on the design.
-
-    Args:
-        claims: claims by name of the pattern.
-        device: the device with designs.
-        file: file for the waveform.
-
-    Raises:
-        OutputError: the file cannot be written.
-        BuildError: Verilator or a compiler refused the design with waveforms.
     """
     member = member_of(case, 0, dict(claims), accepted=True)
     with temporary_folder("umakit-wave-") as folder:
         try:
-            library = compile_model(
-                network_of([member]),
-                [backend],
-                folder / "library",
-                name="check",
-                options=ExportOptions(keep_layout=True),
-            )
+            library = _compiled(network_of([member]), [backend], folder)
         except UmakitError:  # the failure of the case
             return
         description = library.metadata["umakit"]

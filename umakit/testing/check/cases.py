@@ -17,17 +17,15 @@ THEN, FOLLOWED = " then ", " followed by "
 SEED = "seed"
 """The setting that weights, scales and inputs are drawn from."""
 
+MEANINGS = {"scales=0": "one scale for each output channel"}
+"""Meanings of settings in the text of a case that do not explain themselves."""
+
 WORD = re.compile(r"(\w+)=(-?\w+)")
 
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """One layer of a case.
-
-    Attributes:
-        pattern: name under which the backend registers the operator.
-        settings: settings that differ from the operator's first ones, by name, and the seed.
-    """
+    """One layer of a case: settings that differ from the operator's first ones, and the seed."""
 
     pattern: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
@@ -38,15 +36,10 @@ class LayerSettings:
         return int(self.settings.get(SEED, 0))
 
     def complete(self, drawing: Drawing) -> dict[str, Setting]:
-        """Return all settings of the operator.
-
-        Raises:
-            InputError: the operator has no such setting.
-        """
+        """Return all settings of the operator."""
         first = {name: values[0] for name, values in drawing.settings.items()}
-        for name, value in self.settings.items():
-            if name == SEED:
-                continue
+        given = {name: value for name, value in self.settings.items() if name != SEED}
+        for name, value in given.items():
             if name not in first:
                 raise InputError(
                     f"{self.pattern} has no setting {name!r}",
@@ -60,7 +53,7 @@ class LayerSettings:
                 raise InputError(
                     f"{name}={value} of {self.pattern} is not possible", fix=f"say {which} {few}"
                 )
-        return first | {name: value for name, value in self.settings.items() if name != SEED}
+        return first | given
 
     def reduced(self, drawing: Drawing) -> LayerSettings:
         """Return the same layer without settings equal to the operator's first ones."""
@@ -78,12 +71,7 @@ class LayerSettings:
 
 @dataclass(frozen=True)
 class Case:
-    """A layer, or a chain in which each layer reads the previous layer's result.
-
-    Attributes:
-        layers: layers in execution order.
-        before: cases that run directly before this case and share no data with it.
-    """
+    """A layer, or a chain of layers; directly before it run cases that share no data with it."""
 
     layers: tuple[LayerSettings, ...]
     before: tuple[Case, ...] = ()
@@ -99,11 +87,7 @@ class Case:
 
 
 def read_case(text: str) -> Case:
-    """Return the case of a text, as printed in reports.
-
-    Raises:
-        InputError: the text is malformed.
-    """
+    """Return the case of a text, as printed in reports."""
     *before, last = text.strip().split(FOLLOWED)
     return replace(_read(last), before=tuple(_read(each) for each in before))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,21 @@ from umakit.testing.check.batch import (
     by,
     member_at,
     member_of,
+    member_of_layer,
     run_batch,
 )
 from umakit.testing.check.cases import Case, LayerSettings
 from umakit.testing.check.claims import claims_of
 from umakit.testing.check.report import Failure
 from umakit.testing.check.runs import FIRST_FAULT, OTHER_DATA, Event, LayerRun, RoundRun, text_of
-from umakit.testing.differences import Tolerance, compare
+from umakit.testing.differences import compare
 
 Layer = Mapping[str, Any]
+
+WRITE_IT = (
+    "let the device write the result, and count it; a layer that the driver computes on the CPU"
+    " is none of the accelerator's"
+)
 
 
 def old_data_is_not_read(batch: Batch) -> list[Failure]:
@@ -79,17 +86,11 @@ def counters_are_consistent(batch: Batch) -> list[Failure]:
                 *wrong_counters(counted, layer["macs"], sum(written)),
                 *wrong_events(observed.events, counted),
             ]
-            found += [_failure(member, each, _hint(each)) for each in problems]
+            found += [
+                _failure(member, each, WRITE_IT if "bytes written" in each else "")
+                for each in problems
+            ]
     return found
-
-
-def _hint(problem: str) -> str:
-    if "bytes written" not in problem:
-        return ""
-    return (
-        "let the device write the result, and count it; a layer that the driver computes on the CPU"
-        " is none of the accelerator's"
-    )
 
 
 def faults_are_noticed(batch: Batch) -> list[Failure]:
@@ -99,7 +100,7 @@ def faults_are_noticed(batch: Batch) -> list[Failure]:
     for run in batch.of_rounds(FIRST_FAULT):
         each = run.round
         place = each.layer if each.layer >= 0 else place
-        member = _member(batch, place)
+        member = member_of_layer(batch, place)
         if member is None or each.is_reversed:
             continue  # the device has other data; the last run has shown whether it works
         what = _ended_wrong(batch, run) if each.layer >= 0 else _next_wrong(batch, run)
@@ -116,19 +117,19 @@ def _ended_wrong(batch: Batch, run: RoundRun) -> str:
         return f"the simulator cannot go on: {run.failure}"
     if run.status != 0:
         return ""
-    for _, member, observed in _of_members(batch, run):
-        if observed.differs:
-            return f"the run returns status 0, and {_differing(batch, member, observed)}"
-    return ""
+    found = _first_difference(batch, run)
+    return f"the run returns status 0, and {found}" if found else ""
 
 
 def _next_wrong(batch: Batch, run: RoundRun) -> str:
     if run.status != 0:
         return f"{batch.program.ended(run)} in {batch.program.place(run)}"
-    for _, member, observed in _of_members(batch, run):
-        if observed.differs:
-            return _differing(batch, member, observed)
-    return ""
+    return _first_difference(batch, run)
+
+
+def _first_difference(batch: Batch, run: RoundRun) -> str:
+    found = ((m, observed) for _, m, observed in _of_members(batch, run) if observed.differs)
+    return next((_differing(batch, *each) for each in found), "")
 
 
 def _unknown(
@@ -151,7 +152,6 @@ def wrong_counters(
 
     Args:
         counted: values before and after the layer by name; None if unknown.
-        macs: multiply-accumulates of the layer.
         written: bytes of its results in memory.
     """
     passed: dict[str, int] = {}
@@ -178,12 +178,7 @@ def wrong_counters(
 def wrong_events(
     events: Sequence[Event], counted: Mapping[str, tuple[int | None, int | None]]
 ) -> Iterator[str]:
-    """Yield the mistakes of a layer's events.
-
-    Args:
-        events: events of the layer.
-        counted: counter values before and after the layer by name; None if unknown.
-    """
+    """Yield the mistakes of a layer's events; `counted` as in `wrong_counters`."""
     before, after = counted["clock"]
     cycles = None if before is None or after is None else after - before
     last: dict[tuple[str, str], Event] = {}
@@ -217,13 +212,8 @@ def _layers(batch: Batch) -> Sequence[Layer]:
     return layers
 
 
-def _member(batch: Batch, layer: int) -> Member | None:
-    layers = _layers(batch)
-    return member_at(batch, layers[layer]["name"]) if 0 <= layer < len(layers) else None
-
-
 def _stopped(batch: Batch, run: RoundRun, name: str, hint: str) -> list[Failure]:
-    member = _member(batch, run.completed)
+    member = member_of_layer(batch, run.completed)
     if member is None:
         return []
     what = f"in {name} {batch.program.ended(run)} in {batch.program.place(run)}"
@@ -272,41 +262,31 @@ NO_TEXT = ("", "the predicate returned False")
 
 def results_are_right(batch: Batch) -> list[Failure]:
     """Every result equals the reference's."""
-    return [failure for each in batch.members if (failure := _result(each)) is not None]
-
-
-def _result(member: Member) -> Failure | None:
-    if member.got is None or member.wanted is None or not member.ran:
-        return None
-    found = compare(member.got, member.wanted, Tolerance())
-    if found.agrees:
-        return None
-    place = found.first
-    got, wanted = member.got[place], member.wanted[place]
-    return Failure(
-        member.case.pattern,
-        f"{member.title}: element {list(place)} of the result {by(member.wanted.shape)} is {got}"
-        f" instead of {wanted}, {found.differing} of {found.elements} are wrong",
-        member.case,
-    )
+    failures = []
+    for each in batch.members:
+        if each.got is None or each.wanted is None or not each.ran:
+            continue
+        found = compare(each.got, each.wanted)
+        if not found.agrees:
+            what = (
+                f"element {list(found.first)} of the result {by(each.wanted.shape)} is "
+                f"{each.got[found.first]} instead of {each.wanted[found.first]}, "
+                f"{found.differing} of {found.elements} are wrong"
+            )
+            failures.append(_failure(each, what))
+    return failures
 
 
 def nothing_else_changes(batch: Batch) -> list[Failure]:
     """A layer writes only its result."""
     return [
-        Failure(each.case.pattern, f"{each.title}: it writes {each.damaged[0]}", each.case)
-        for each in batch.members
-        if each.damaged
+        _failure(each, f"it writes {each.damaged[0]}") for each in batch.members if each.damaged
     ]
 
 
 def runs_end_well(batch: Batch) -> list[Failure]:
     """Drivers return the status 0, and the program does not crash."""
-    return [
-        Failure(each.case.pattern, f"{each.title}: {each.stopped}", each.case, each.hint)
-        for each in batch.members
-        if each.stopped
-    ]
+    return [_failure(each, each.stopped, each.hint) for each in batch.members if each.stopped]
 
 
 def accepted_layers_run(batch: Batch) -> list[Failure]:
@@ -354,14 +334,7 @@ MOST_CASES = 6
 def fails_beside_another(
     backend: Backend, cases: Sequence[Case], folder: Path, device: Device = HOST
 ) -> list[Failure]:
-    """Return the failures of a network with layers of two backends.
-
-    Args:
-        backend: the backend under test, which has priority.
-        cases: cases that the backend accepts.
-        folder: folder for files.
-        device: device for the library.
-    """
+    """Return the failures of a network with layers of two backends."""
     own = {claim.name: claim for claim in claims_of(backend)}
     free = [(name, pattern) for name, pattern in OTHERS.items() if pattern not in own]
     if not free:
@@ -379,10 +352,7 @@ def fails_beside_another(
         what = f"a network with {name} next to it does not work: {error}"
         return [Failure(cases[0].pattern, what, None, error.fix)]
     found = [*runs_end_well(batch), *results_are_right(batch)]
+    fix = "alone it is right: do both define or change the same?"
     return [
-        Failure(
-            failure.pattern, f"next to {name} in one network: {failure.what}", failure.case,
-            "alone it is right: do both define or change the same?",
-        )
-        for failure in found
-    ]  # fmt: skip
+        replace(each, what=f"next to {name} in one network: {each.what}", fix=fix) for each in found
+    ]

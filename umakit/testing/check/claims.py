@@ -13,7 +13,6 @@ from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Tensor
 from umakit.operators.drawings.relax import drawing_of
 from umakit.operators.offload.matching import NotReadable
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.operators.registry import IntegerOperator
 from umakit.partition.partitioner import partition
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend
@@ -24,14 +23,7 @@ from umakit.testing.check.cases import Case, LayerSettings
 
 @dataclass(frozen=True)
 class Claim:
-    """A registered pattern of a backend, with the drawing of its layers.
-
-    Attributes:
-        name: name of the pattern.
-        pattern: the registered pattern.
-        drawing: settings of the pattern's operator; None if its layers cannot be drawn.
-        backend: backend of the pattern.
-    """
+    """A registered pattern of a backend; `drawing` is None if its layers cannot be drawn."""
 
     name: str
     pattern: Pattern
@@ -53,15 +45,7 @@ class Claim:
         return f"layers of {self.name} cannot be drawn"
 
     def layer(self, settings: LayerSettings, data: Tensor | None = None) -> Drawn:
-        """Return a layer.
-
-        Args:
-            settings: settings of the layer.
-            data: result of the previous layer in a chain.
-
-        Raises:
-            NotDrawable: no layer can have these settings.
-        """
+        """Return a layer, which reads the previous layer's result in a chain; as `layers_of`."""
         assert self.drawing is not None
         if data is not None and not data.shape:
             raise NotDrawable("a tensor without axes")
@@ -72,21 +56,11 @@ class Claim:
         except (ValueError, ZeroDivisionError, OverflowError) as error:
             raise NotDrawable(str(error)) from None
 
-    def accepts(self, drawn: Drawn) -> bool | str:
-        """Return whether the claim accepts a layer, or the reason of a refusal.
-
-        Raises:
-            BackendError: the predicate raised an exception, or returned neither a bool nor a text.
-        """
-        return self.judged(drawn)[0]
-
     def judged(self, drawn: Drawn) -> tuple[bool | str, int]:
-        """Return `accepts` of a layer, and the number of violated constraints of the pattern.
+        """Return whether the claim accepts a layer, or the reason of a refusal, and a number.
 
-        The predicate does not count as a constraint, and a pattern of TVM has none.
-
-        Raises:
-            BackendError: the predicate raised an exception, or returned neither a bool nor a text.
+        The number is that of violated constraints of the pattern. The predicate does not count as
+        a constraint, and a pattern of TVM has none.
         """
         pattern, module = self.pattern.predicate, drawn.module()
         if not isinstance(pattern, OperatorPattern):
@@ -112,20 +86,13 @@ def claims_of(backend: Backend) -> list[Claim]:
 def _drawing(pattern: Pattern) -> Drawing | None:
     if pattern.drawing is not None:
         return pattern.drawing
-    operator = _operator(pattern)
-    if operator is not None:
-        return operator.drawing
-    is_ours = isinstance(pattern.predicate, OperatorPattern)
-    return None if is_ours else drawing_of(pattern.alternatives)
-
-
-def _operator(pattern: Pattern) -> IntegerOperator | None:
     if not isinstance(pattern.predicate, OperatorPattern):
-        return None
+        return drawing_of(pattern.alternatives)
     kind, name = type(pattern.predicate), pattern.predicate.OPERATOR.operator
     operators = {operator.name: operator for operator in registry.operators()}
     own = (operator for operator in operators.values() if kind in operator.patterns)
-    return next(own, operators.get(name))
+    operator = next(own, operators.get(name))
+    return None if operator is None else operator.drawing
 
 
 def layers_of(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
@@ -142,29 +109,19 @@ def layers_of(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
 
 
 def accepts(case: Case, claims: dict[str, Claim]) -> bool:
-    """Return whether the patterns accept all layers of a case.
-
-    Raises:
-        InputError: layers of a pattern cannot be drawn.
-        NotDrawable: no layers can have these settings.
-    """
+    """Return whether the patterns accept all layers of a case; as `layers_of`."""
     return not refusal_of(case, claims)
 
 
 def refusal_of(case: Case, claims: dict[str, Claim]) -> str:
-    """Return a pattern's reason for refusing a layer of a case; empty if all are accepted.
-
-    Raises:
-        InputError: layers of a pattern cannot be drawn.
-        NotDrawable: no layers can have these settings.
-    """
+    """Return a pattern's reason for refusing a layer of a case, or no text; as `layers_of`."""
     data = None
     for settings in case.layers:
         claim = claims[settings.pattern]
         if claim.drawing is None:
             raise InputError(claim.undrawn, fix=claim.how_to_draw)
         drawn = claim.layer(settings, data)
-        answer = claim.accepts(drawn)
+        answer, _ = claim.judged(drawn)
         if answer is not True:
             return answer or f"the predicate of {settings.pattern} returns False"
         data = drawn.result

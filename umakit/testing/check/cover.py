@@ -37,14 +37,9 @@ Kinds = dict[str, list[Value]]
 class CoveringArray:
     """The pairs of kinds of values that layers of a claim cover.
 
-    Args:
-        search: search that finds the layers.
-        random: source of random numbers.
-
     Attributes:
         rows: number of further layers that cover every pair; None before they are made.
         unreached: number of pairs for which no layer was found.
-        ran: pairs covered by layers that ran on the accelerator.
     """
 
     def __init__(self, search: Search, random: np.random.Generator) -> None:
@@ -56,19 +51,13 @@ class CoveringArray:
         self.ran: set[Pair] = set()
 
     def note_made(self, row: Complete) -> None:
-        """Count the pairs of a drawn layer."""
         self._made |= self._all_pairs(row)
 
     def note_ran(self, row: Complete) -> None:
-        """Count the pairs of a layer that ran on the accelerator."""
         self.ran |= self._all_pairs(row)
 
     def each(self, accepted: Sequence[Sequence[Value]]) -> Iterator[LayerSettings]:
-        """Yield layers until each pair of kinds is covered, or no layer can be found for it.
-
-        Args:
-            accepted: possible values of layers, by aspect.
-        """
+        """Yield layers until each pair of kinds of accepted values is covered, or has no layer."""
         kinds = [self._kinds(number, values) for number, values in enumerate(accepted)]
         wanted = [
             (a, first, b, second)
@@ -177,12 +166,7 @@ LARGER = (9, 17, 33)
 
 @dataclass
 class Covered:
-    """Coverage of one aspect: layers by value.
-
-    Attributes:
-        ran: number of layers that ran, by value.
-        refused: values that no accepted layer has, with the reason of the refusal.
-    """
+    """Coverage of one aspect: layers by value, and values that no accepted layer has."""
 
     aspect: Aspect
     ran: Counter[Value] = field(default_factory=Counter)
@@ -221,7 +205,6 @@ class Covered:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Return the number of layers that ran with each value, with stable keys."""
         text, values = self.aspect.text, self.aspect.values
         return {
             "ran": {text(value): self.ran[value] for value in values if self.ran[value]},
@@ -231,18 +214,7 @@ class Covered:
 
 
 class Cover:
-    """The layers that cover a claim, and the coverage so far.
-
-    Args:
-        claim: claim with a drawing.
-        random: source of random numbers.
-
-    Attributes:
-        search: search that finds the layers.
-        aspects: coverage of each aspect.
-        singles: number of layers that cover every value; None before they are made.
-        pairs: pairs of kinds of values.
-    """
+    """The layers that cover a claim, and the coverage so far; `singles` layers have each value."""
 
     def __init__(self, claim: Claim, random: np.random.Generator) -> None:
         self._random = random
@@ -254,14 +226,16 @@ class Cover:
 
     @property
     def has_any(self) -> bool:
-        """Whether the search found a layer that the claim accepts."""
+        """Whether the claim accepts a layer."""
         return self.search.first is not None
 
     def each_value(self) -> Iterator[LayerSettings]:
         """Yield layers until each value is in a layer or is refused."""
         made: list[set[Value]] = [set() for _ in self.aspects]
         count = 0
-        for number, value in self._in_turn():
+        # Aspects with the most values come first.
+        order = sorted(range(len(self.aspects)), key=lambda n: -len(self.aspects[n].aspect.values))
+        for number, value in ((n, each) for n in order for each in self.aspects[n].aspect.values):
             if value in made[number]:
                 continue
             found, refused = self.search.find(self.aspects[number].aspect, value)
@@ -333,13 +307,6 @@ class Cover:
         return all(
             int(step) == 1 or extent > 1 for step, extent in zip(value, extents, strict=True)
         )
-
-    def _in_turn(self) -> Iterator[tuple[int, Value]]:
-        """Yield the values of all aspects; aspects with the most values come first."""
-        order = sorted(range(len(self.aspects)), key=lambda n: -len(self.aspects[n].aspect.values))
-        for number in order:
-            for value in self.aspects[number].aspect.values:
-                yield number, value
 
     def _completed(self, row: Complete, fixed: int, made: list[set[Value]]) -> Complete:
         """Return a layer with as many accepted new values as possible.

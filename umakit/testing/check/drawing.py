@@ -44,13 +44,7 @@ Drawn = tuple[LayerSettings, bool]
 
 
 class Walk:
-    """Draws layers for one claim.
-
-    Args:
-        claim: claim with a drawing.
-        random: source of random numbers.
-        search: search of the claim; default: a new search.
-    """
+    """Draws layers for one claim."""
 
     def __init__(
         self, claim: Claim, random: np.random.Generator, search: Search | None = None
@@ -62,13 +56,7 @@ class Walk:
         assert claim.drawing is not None
         self._sizes = [self._names[name] for name in claim.drawing.sizes]
 
-    @property
-    def has_any(self) -> bool:
-        """Whether an accepted layer was found."""
-        return self._search.first is not None
-
     def draw(self) -> Drawn:
-        """Return a layer, and whether the pattern accepts it."""
         assert self._at is not None and self._search.first is not None
         if self._random.random() < ANEW:
             self._at = self._search.some_base()

@@ -38,19 +38,10 @@ def reduced(
     seconds: float,
     tell: Tell,
 ) -> Failure:
-    """Return a failure of a group, reduced to a simple case that fails alone.
-
-    Args:
-        group: the failures.
-        behind: case -> the cases that ran before the case in its library, nearest last.
-        session: session that runs cases.
-        seconds: limit of a reduction; see `shrunk`.
-        tell: called with the progress.
-    """
+    """Return a failure of a group, reduced; `behind` gives the cases before one, nearest last."""
     session.note = _progress_of(tell)
     for failure in group.failures[:FAILING]:
-        if failure.case is None:
-            return failure
+        assert failure.case is not None
         alone = fails_alone(session, failure.case)
         if alone is not None:
             found = shrunk(alone, session.claims, session.failing, seconds)
@@ -153,6 +144,33 @@ def is_same_cause(left: Failure, right: Failure) -> bool:
     return left.pattern == right.pattern and bool(few) and few <= many
 
 
+def bond(failure: Failure, found: Failure, group: Group | None, drawing: Drawing) -> int:
+    """Return how surely a failing layer belongs to a printed failure; 0 if it does not.
+
+    3 if the printed case was reduced from the layer; 2 if the layer is in the reduced group, whose
+    shared value has evidence; 1 if the layer fails in the same way and has all values of the
+    printed case, or larger sizes.
+
+    Args:
+        group: the layer's group; None if the printed failure was not reduced from this group.
+    """
+    assert failure.case is not None and found.case is not None
+    seeds, all_seeds = ({each.seed for each in c.layers} for c in (found.case, failure.case))
+    if group is not None and seeds <= all_seeds:
+        return 3
+    if group is not None and group.shared:
+        return 2
+    if found.pattern != failure.pattern or found.case.before or len(found.case.layers) > 1:
+        return 0
+    settings = failure.case.layers[-1].complete(drawing)
+    return _kind(found) == _kind(failure) and all(
+        settings[name] == value
+        or (name in drawing.sizes and int(settings[name]) > int(value) > int(values[0]))
+        for name, values in drawing.settings.items()
+        if (value := found.case.layers[0].settings.get(name)) is not None
+    )
+
+
 def _kind(failure: Failure) -> str:
     return re.sub(r"^.*? of [^:]*: |\[.*?\]|-?\d+", "", failure.what.partition(";")[0])
 
@@ -190,15 +208,7 @@ limit of a layer is lower than with a single case."""
 
 
 def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: float) -> Failure:
-    """Return the failure of the simplest failing case found.
-
-    Args:
-        failure: failure with a case.
-        claims: claims by name of the pattern.
-        fails: runs cases.
-        seconds: processor time after which no more cases run; the failure then says that a simpler
-            case may exist.
-    """
+    """Return the failure of the simplest failing case that is found in processor `seconds`."""
     best = _simplest(failure, claims, fails, seconds)
     assert best.case is not None
     is_hasty = is_of_limit(best.what) and best.case != failure.case
@@ -238,7 +248,8 @@ def simpler(case: Case, claims: dict[str, Claim]) -> Iterator[Case]:
         drawing = claims[layer.pattern].drawing
         assert drawing is not None
         for changed in (*_nearly_first(layer, drawing), *_simpler_settings(layer, drawing)):
-            yield _with(case, position, changed)
+            others = case.layers[:position], case.layers[position + 1 :]
+            yield replace(case, layers=(*others[0], changed, *others[1]))
     for place, other in enumerate(case.before):
         earlier, later = case.before[:place], case.before[place + 1 :]
         if earlier or later:
@@ -263,7 +274,7 @@ def _simpler_settings(layer: LayerSettings, drawing: Drawing) -> Iterator[LayerS
         if name == SEED:
             continue
         for other in _simpler_values(value, drawing.settings[name][0]):
-            yield _set(layer, drawing, name, other)
+            yield replace(layer, settings={**layer.settings, name: other}).reduced(drawing)
 
 
 def _simpler_values(value: Setting, first: Setting) -> list[Setting]:
@@ -303,16 +314,6 @@ def _work(layers: Sequence[Drawn]) -> int:
     return sum(layer.macs for layer in layers) + elements
 
 
-def _set(layer: LayerSettings, drawing: Drawing, name: str, value: Setting) -> LayerSettings:
-    return replace(layer, settings={**layer.settings, name: value}).reduced(drawing)
-
-
-def _with(case: Case, position: int, layer: LayerSettings) -> Case:
-    layers = list(case.layers)
-    layers[position] = layer
-    return replace(case, layers=tuple(layers))
-
-
 def _together(before: Case, failing: Sequence[Case]) -> list[Case]:
     same = [case for case in failing if _lengths(case) == _lengths(before)]
     found = []
@@ -349,11 +350,7 @@ def _merged(found: LayerSettings, before: LayerSettings, changed: LayerSettings)
 
 
 def _every_layer(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
-    """Return the layers of the cases before a case, and of the case.
-
-    Raises:
-        NotDrawable: no layers can have these settings.
-    """
+    """Return the layers of the cases before a case, and of the case; as `layers_of`."""
     return [layer for each in (*case.before, case) for layer in layers_of(each, claims)]
 
 

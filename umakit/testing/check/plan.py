@@ -7,6 +7,7 @@ Then pairs of kinds of values and random layers alternate. Some random layers ar
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -15,19 +16,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from umakit.operators.drawing import NotDrawable
-from umakit.testing.check.cases import Case, LayerSettings
+from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, accepts, layers_of
 from umakit.testing.check.cover import Cover
 from umakit.testing.check.drawing import Walk
 
 
 class Kind(NamedTuple):
-    """Kind of a layer, by which layers are ordered.
-
-    Attributes:
-        pattern: pattern of the layer.
-        is_large: whether the layer has more operations than most layers of its pattern in a batch.
-    """
+    """Kind of a layer; a large one has more operations than most of its pattern in a batch."""
 
     pattern: str
     is_large: bool
@@ -48,7 +44,7 @@ class Orders:
         self._kinds: set[Kind] = set()
 
     def note(self, cases: Sequence[Case], claims: Mapping[str, Claim]) -> None:
-        """Count the layers of a batch that ran on the accelerator, in order."""
+        """Count the layers of a batch that ran on the accelerator."""
         kinds = kinds_of(cases, claims)
         self._kinds.update(kinds)
         self.done.update(itertools.pairwise(kinds))
@@ -80,16 +76,12 @@ def kinds_of(cases: Sequence[Case], claims: Mapping[str, Claim]) -> list[Kind]:
     works = [layers_of(case, dict(claims))[-1].macs for case in cases]
     usual = {
         pattern: median(works[n] for n, case in enumerate(cases) if case.pattern == pattern)
-        for pattern in _patterns(cases)
+        for pattern in {case.pattern for case in cases}
     }
     return [
         Kind(case.pattern, work > usual[case.pattern])
         for case, work in zip(cases, works, strict=True)
     ]
-
-
-def _patterns(cases: Iterable[Case]) -> set[str]:
-    return {case.pattern for case in cases}
 
 
 DRAWS = 1000
@@ -116,15 +108,10 @@ class Plan:
     """The layers of a check.
 
     Args:
-        claims: claims of the backend, by name.
-        names: names of the claims to check.
-        seed: equal seeds draw equal layers.
         draws: number of layers; None for the number needed for values and limits, or `least`.
         least: number of layers if `draws` is None.
 
     Attributes:
-        names: names of the claims to check.
-        covers: coverage of each drawable claim, by name.
         needed: number of layers for every value and limit; None before they are made.
     """
 
@@ -140,17 +127,16 @@ class Plan:
         self.names = names
         self._random = np.random.default_rng(seed)
         drawable = [name for name in names if claims[name].drawing is not None]
-        self.covers = {name: Cover(claims[name], self._of(seed, name)) for name in drawable}
+        self.covers = {
+            name: Cover(claims[name], np.random.default_rng([seed, *name.encode()]))
+            for name in drawable
+        }
         self._walks = {
             name: Walk(claims[name], self._random, cover.search)
             for name, cover in self.covers.items()
             if cover.has_any
         }
         self.needed: int | None = None
-
-    @staticmethod
-    def _of(seed: int, name: str) -> np.random.Generator:
-        return np.random.default_rng([seed, *name.encode()])
 
     @property
     def draws(self) -> int:
@@ -202,17 +188,11 @@ class Plan:
         layer, accepted = self._walks[name].draw()
         if accepted and self._random.random() < CHAINED:
             other = str(self._random.choice(list(self._walks)))
-            chain = self._chain(layer, self._walks[other].draw()[0])
-            if chain is not None:
-                return chain, True
+            chain = Case((layer, self._walks[other].draw()[0]))
+            with contextlib.suppress(NotDrawable):
+                if accepts(chain, dict(self._claims)):
+                    return chain, True
         return Case((layer,)), accepted
-
-    def _chain(self, *layers: LayerSettings) -> Case | None:
-        chain = Case(layers)
-        try:
-            return chain if accepts(chain, dict(self._claims)) else None
-        except NotDrawable:
-            return None
 
 
 def in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:

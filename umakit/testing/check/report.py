@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from umakit.testing.check.cases import Case
+from umakit.testing.check.cases import Case, LayerSettings
 from umakit.testing.check.cover import Cover
 from umakit.testing.check.plan import Orders
 from umakit.testing.programs.report import ProgramReport
 from umakit.testing.registers import RegisterReport
-
-if TYPE_CHECKING:
-    from umakit.testing.check.cover import Cover
 
 REGISTERS = "registers"
 """Name of register failures, in place of a pattern's name."""
@@ -39,6 +37,7 @@ class Failure:
         case: case that fails; None if no layer is involved.
         fix: advice; may be empty.
         options: options of `uma check` that repeat a failure without a layer; may be empty.
+        layers: number of failing layers that the case stands for.
     """
 
     pattern: str
@@ -46,11 +45,16 @@ class Failure:
     case: Case | None = None
     fix: str = ""
     options: str = ""
+    layers: int = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Return the failure as JSON."""
-        case = None if self.case is None else str(self.case)
-        return {"operator": self.pattern, "what": self.what, "case": case, "fix": self.fix}
+        return {
+            "operator": self.pattern,
+            "what": self.what,
+            "case": None if self.case is None else str(self.case),
+            "layers": None if self.case is None else self.layers,
+            "fix": self.fix,
+        }
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Counts:
         ran: cases that ran on the accelerator.
         refused: cases that the accelerator refused.
         failed: cases that failed.
+        not_examined: failed cases that no printed failure stands for.
         not_run: cases without a result, because other cases of their library stop the run or do not
             compile.
         does_not_fit: layers that are too large for the memory of the device.
@@ -71,6 +76,7 @@ class Counts:
     ran: int = 0
     refused: int = 0
     failed: int = 0
+    not_examined: int = 0
     not_run: int = 0
     does_not_fit: int = 0
 
@@ -80,8 +86,6 @@ class PredictedCycles:
     """A comparison of predicted with simulated cycles.
 
     Attributes:
-        layers: number of layers with both.
-        exact: number of these layers with equal cycles.
         worst: case, predicted and simulated cycles of the layer with the largest relative
             difference; None without a difference.
     """
@@ -98,7 +102,6 @@ class PredictedCycles:
             self.worst = (case, predicted, simulated)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the comparison as JSON."""
         worst = None
         if self.worst is not None:
             case, predicted, simulated = self.worst
@@ -125,7 +128,8 @@ class CheckReport:
         programs: result of varied programs; None if none were wanted.
         covers: coverage by name of the pattern.
         orders: kinds of layers that have run directly after each other.
-        unfinished: reason for missing layers of the plan, in a sentence; empty if all have run.
+        unfinished: reason for missing layers of the plan, in two sentences without the last full
+            stop; empty if all have run.
         needed: number of layers for every value and limit; 0 if none were drawn.
     """
 
@@ -148,6 +152,41 @@ class CheckReport:
         if self.failures:
             return False
         return None if self.incomplete else True
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in one or two sentences: right, wrong or incomplete."""
+        drawn, ran, failed, not_examined = (
+            sum(getattr(each, name) for each in self.operators.values())
+            for name in ("drawn", "ran", "failed", "not_examined")
+        )
+        if self.failures:
+            count = len(self.failures)
+            found = f"wrong: {self.backend} has {count} failure{'s' if count > 1 else ''}"
+            found += f", in {failed:,} of {drawn:,} drawn cases" if failed else ""
+            found += f" ({not_examined:,} not examined)" if not_examined else ""
+            return f"{found}. {self.unfinished}." if self.unfinished else f"{found}."
+        if self.unfinished:
+            return f"incomplete: nothing is wrong in what ran, but {self.unfinished}."
+        if self.incomplete:
+            covered = [each for cover in self.covers.values() for each in cover.aspects]
+            missing, known = (
+                sum(len(getattr(each, name)) for each in covered)
+                for name in ("missing", "accepted")
+            )
+            more = f" --draws {self.needed} runs each." if self.needed > drawn else ""
+            return (
+                f"incomplete: nothing is wrong in what ran, but {missing:,} of {known:,} values "
+                f"have not run (--json names them).{more}"
+            )
+        if self.covers:
+            return (
+                f"{self.backend} computes right what its patterns accept "
+                f"({ran:,} layers, every value, seed {self.seed})."
+            )
+        if self.operators or (self.registers is None and self.programs is None):
+            return f"{self.backend} computes this right."
+        return f"{self.backend} is right in what was compared."
 
     @property
     def incomplete(self) -> list[str]:
@@ -177,8 +216,10 @@ class CheckReport:
         """Add the result of a register check, before other failures."""
         self.registers = found
         fix = f"change the device, or {found.map}"
-        self.failures[:0] = [Failure(REGISTERS, each, None, fix) for each in found.differences[:1]]
-        self.failures[1:1] = [Failure(REGISTERS, each) for each in found.differences[1:]]
+        self.failures[:0] = [
+            Failure(REGISTERS, each, fix="" if number else fix)
+            for number, each in enumerate(found.differences)
+        ]
 
     def add_programs(self, found: ProgramReport) -> None:
         self.programs = found
@@ -190,12 +231,12 @@ class CheckReport:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
         return {
             "backend": self.backend,
             "seed": self.seed,
             "seconds": round(self.seconds, 1),
             "passed": self.passed,
+            "verdict": self.verdict,
             "registers": self.registers.as_json() if self.registers else None,
             "programs": self.programs.as_json() if self.programs else None,
             "operators": {name: vars(counts) for name, counts in self.operators.items()},
@@ -241,6 +282,10 @@ class CheckReport:
 LEAST_SHARE = 0.9
 """Minimum share of failing layers among layers with a value that forms a group."""
 
+LEAST_FAILING, MOST_CHANCE = 3, 0.05
+"""Evidence for a value that failing layers share: at least so many of them, and at most this
+probability that any of the values is shared as well if the failing layers are random ones."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -248,7 +293,7 @@ class Group:
 
     Attributes:
         failures: the failures, single layers first.
-        shared: the value that the failing layers share, in words; empty if there is none.
+        shared: the value that the failing layers share, in words; empty without evidence.
     """
 
     failures: tuple[Failure, ...]
@@ -264,15 +309,13 @@ def groups_of(
     reads the wrong result.
 
     Args:
-        failures: failures of a check.
         right: cases without a failure.
-        covers: coverage by name of the pattern.
     """
-    alone = {each.pattern for each in failures if not _is_chain(each)}
+    alone = {each.pattern for each in failures if len(_layers(each)) == 1}
     own: dict[str, list[Failure]] = {}
-    for failure in sorted(failures, key=_is_chain):
-        layers = failure.case.layers if failure.case is not None else ()
-        if not (_is_chain(failure) and alone & {layer.pattern for layer in layers}):
+    for failure in sorted(failures, key=lambda each: len(_layers(each)) > 1):
+        layers = _layers(failure)
+        if len(layers) == 1 or not alone & {layer.pattern for layer in layers}:
             own.setdefault(failure.pattern, []).append(failure)
     found = []
     for pattern, wrong in own.items():
@@ -281,29 +324,39 @@ def groups_of(
     return found
 
 
-def _groups(failures: list[Failure], right: Sequence[Case], cover: Cover | None) -> list[Group]:
+def _layers(failure: Failure) -> tuple[LayerSettings, ...]:
+    assert failure.case is not None
+    return failure.case.layers
+
+
+def _groups(left: list[Failure], right: Sequence[Case], cover: Cover | None) -> list[Group]:
     found = []
-    left = [each for each in failures if each.case is not None]
-    without_case = [each for each in failures if each.case is None]
     if cover is not None and right:
         of_right = [_values(cover, case) for case in right]
-        of_wrong = {id(each): _values(cover, each.case) for each in left if each.case is not None}
-        while best := _shared(
-            [of_wrong[id(each)] for each in left], list(of_wrong.values()), of_right
-        ):
-            mine = [each for each in left if best in of_wrong[id(each)]]
-            left = [each for each in left if best not in of_wrong[id(each)]]
-            wrong = sum(best in values for values in of_wrong.values())
-            fits = sum(best in values for values in of_right)
-            found.append(Group(tuple(mine), _words(best, wrong, fits, len(of_wrong) - wrong)))
-    if left or without_case:
-        found.append(Group((*left, *without_case)))
-    return found
+        of_wrong = [_values(cover, each.case) for each in left if each.case is not None]
+        pairs = list(zip(left, of_wrong, strict=True))
+        while best := _shared([values for _, values in pairs], of_wrong, of_right):
+            mine = tuple(each for each, values in pairs if best in values)
+            pairs = [pair for pair in pairs if best not in pair[1]]
+            found.append(Group(mine, _words(best, of_wrong, of_right)))
+        left = [each for each, _ in pairs]
+    return [*found, Group(tuple(left))] if left else found
 
 
-def _words(shared: str, wrong: int, right: int, others: int) -> str:
+def _words(shared: str, of_wrong: Sequence[set[str]], of_right: Sequence[set[str]]) -> str:
+    """Return a sentence about a value that failing layers share; empty without evidence."""
+    wrong, right = (sum(shared in values for values in each) for each in (of_wrong, of_right))
+    # Of all layers, as many random ones as failed: how many of them have the value?
+    failing, others = len(of_wrong), len(of_right)
+    chance = sum(
+        math.comb(failing, count) * math.comb(others, wrong + right - count)
+        for count in range(wrong, min(wrong + right, failing) + 1)
+    ) / math.comb(failing + others, wrong + right)
+    tried = len(set().union(*of_wrong, *of_right))
+    if wrong < LEAST_FAILING or chance * tried > MOST_CHANCE:
+        return ""
     share = f"all {wrong}" if not right else f"{wrong} of {wrong + right}"
-    rest = ", and no other" if not others and not right else ""
+    rest = ", and no other" if wrong == failing and not right else ""
     return f"{share} layers with {shared} fail{rest}"
 
 
@@ -316,7 +369,8 @@ def _shared(
         for value, count in in_left.items()
         if count > 1 and in_wrong[value] >= LEAST_SHARE * (in_wrong[value] + in_right[value])
     ]
-    return max(shared, key=lambda pair: (pair[0], -in_right[pair[1]]))[1] if shared else None
+    best = max(shared, key=lambda pair: (pair[0], -in_right[pair[1]], pair[1]), default=None)
+    return best and best[1]
 
 
 def _values(cover: Cover, case: Case) -> set[str]:
@@ -331,7 +385,3 @@ def _values(cover: Cover, case: Case) -> set[str]:
         if len(value) == 2:
             found |= {f"{aspect.name} {value[0]} in rows", f"{aspect.name} {value[1]} in columns"}
     return found
-
-
-def _is_chain(failure: Failure) -> bool:
-    return failure.case is not None and len(failure.case.layers) > 1

@@ -30,12 +30,8 @@ class Resumption:
     """Runs rounds of a library, and leaves out cases that stop a round.
 
     Args:
-        program: the library's program.
-        inputs: arrays by name of the network's input.
         cases: number of the case for each layer; None for a layer of no case.
         patterns: patterns of the layers for each case.
-        rounds: result of `planned_rounds`. Rounds with faults run only if no case stops a round
-            without faults.
 
     Attributes:
         runs: the runs, in execution order. Runs share a number if one stopped.
@@ -62,14 +58,7 @@ class Resumption:
         self.runs: list[RoundRun] = []
 
     def run(self, timeout: float | None = None) -> None:
-        """Run until each case has results of each round or has stopped one.
-
-        Args:
-            timeout: as of `Rounds.run`.
-
-        Raises:
-            DeviceError: the program cannot run, or the device did not answer.
-        """
+        """Run until each case has results of each round or has stopped one."""
         while True:
             todo, numbers = self._next()
             rounds = {number: self._rounds[number] for number in numbers}

@@ -100,20 +100,9 @@ class Rounds:
     """A library's program for `uma check`.
 
     Args:
-        description: section `umakit` of the library's metadata.
-        library: folder or tar file of the library.
-        program: path of the program to build.
-        device: target device.
-        flags: further flags of the C compiler.
-        designs: designs that replace the simulators of their backends.
         wrong_writes: offset and value of an erroneous register write, by backend.
 
-    Raises:
-        BuildError: the compiler or emulator is missing, the compiler reported an error, or the
-            program is too large for the device.
-
     Attributes:
-        devices: names of the simulated accelerators.
         runs_rtl: whether designs replace simulators.
         wrong_writes: offset and value of an erroneous register write, by accelerator.
         layer_limit: limit of a layer's processor time, and of its idle time, in seconds.
@@ -169,7 +158,6 @@ class Rounds:
         """Run rounds in one process, up to a round without faults in which a layer stops.
 
         Args:
-            inputs: arrays by name, with the network's shapes and dtypes.
             rounds: the runs by number; round 0 gives results.
             left_out: numbers of layers that do not run.
             known: results of round 0 by C name, if round 0 ran in another process.

@@ -30,7 +30,6 @@ class Round:
     """A planned run.
 
     Attributes:
-        seed: seed of the arbitrary bytes.
         is_reversed: whether inputs are changed: elements in reverse order, and int8 inverted.
         device: name of the accelerator with the fault; empty for none. If the device lacks the
             fault, all rounds of the fault are omitted.
@@ -67,11 +66,8 @@ class LayerRun:
     Attributes:
         outputs: raw bytes of the results by C name, in the first round.
         differs: C names of results that differ from the first round, with the first byte.
-        damaged: descriptions of modified memory other than results and scratch.
         mapped: buffers that the driver gave to the device and that are not the layer's.
         counters: values before and after the layer by device and name; None if unknown.
-        events: events of engines, in the first round.
-        dropped: number of events that were not kept.
         injected: status of the device when the fault was injected; None if none was.
     """
 
@@ -90,15 +86,9 @@ class RoundRun:
     """One run.
 
     Attributes:
-        number: position of the run's round, see `planned_rounds`.
-        round: data, faults and other settings of the run.
         layers: layers that began, in order, without omitted layers.
         completed: number of layers that returned without a status, or were omitted.
         status: status of the run; None if the program ended in it.
-        meaning: the library's text of the status; empty for 0.
-        failure: reason of the simulator's failure; empty without one.
-        stopped: ending of the program in this run; empty if the program went on.
-        is_late: whether the run exceeded a limit.
     """
 
     number: int
@@ -178,8 +168,6 @@ def planned_rounds(
     so that an omitted copy does not find the right bytes, one with the fault, and one without.
 
     Args:
-        layers: layers of the library's metadata.
-        devices: names of the simulated accelerators.
         cases: number of cases. With one case, all faults are tried in every layer; with several, as
             many as take little time.
     """

@@ -55,7 +55,6 @@ class Answer:
     Attributes:
         drawn: the layer; None if no layer can have these settings.
         broken: number of violated constraints; 0 if only the predicate refuses the layer.
-        reason: reason of the refusal; empty if accepted.
         by_predicate: whether the predicate of the backend refuses the layer.
     """
 
@@ -75,7 +74,6 @@ class Refused:
 
     Attributes:
         by_predicate: reasons of the backend's predicate, the simplest layer's first.
-        others: reasons of constraints.
     """
 
     by_predicate: list[str] = field(default_factory=list)
@@ -98,12 +96,7 @@ Complete = dict[str, Setting]
 class Search:
     """Finds layers that a claim accepts.
 
-    Args:
-        claim: claim with a drawing.
-        random: source of random numbers.
-
     Attributes:
-        aspects: aspects of the claim.
         first: the first accepted layer found; None if there is none.
     """
 
@@ -157,10 +150,8 @@ class Search:
             return None, refused
         wanted = aspect.with_value(value)
         for base in [self.first, *self._bases[: -BASES - 1 : -1]]:
-            for tried in self.fitted({**base, **wanted}):
-                if self.accepts(tried):
-                    return self.kept(tried), refused
-                refused.note(self.answer(tried))
+            if found := self._fitting({**base, **wanted}, refused):
+                return self.kept(found), refused
         start = {**self.first, **wanted}
         found = self._beside(start, aspect, refused)
         if found is not None:
@@ -178,10 +169,17 @@ class Search:
     def again(self, aspect: Aspect, value: Value) -> Complete | None:
         """Return an accepted layer with a value, starting from all layers found so far."""
         for base in list(self._bases):
-            for tried in self.fitted({**base, **aspect.with_value(value)}):
-                if self.accepts(tried):
-                    self._refused.get(aspect.name, set()).discard(value)
-                    return self.kept(tried)
+            if found := self._fitting({**base, **aspect.with_value(value)}, Refused()):
+                self._refused.get(aspect.name, set()).discard(value)
+                return self.kept(found)
+        return None
+
+    def _fitting(self, settings: Complete, refused: Refused) -> Complete | None:
+        """Return an accepted layer of `fitted`; note the reasons of refusals."""
+        for tried in self.fitted(settings):
+            if self.accepts(tried):
+                return tried
+            refused.note(self.answer(tried))
         return None
 
     def _beside(self, start: Complete, fixed: Aspect, refused: Refused) -> Complete | None:
@@ -189,10 +187,8 @@ class Search:
             if aspect is fixed or aspect.name not in FORMS:
                 continue
             for value in aspect.values[:MOST_BESIDE]:
-                for tried in self.fitted({**start, **aspect.with_value(value)}):
-                    if self.accepts(tried):
-                        return tried
-                    refused.note(self.answer(tried))
+                if found := self._fitting({**start, **aspect.with_value(value)}, refused):
+                    return found
         return None
 
     def fitted(self, settings: Complete) -> Iterator[Complete]:
@@ -234,13 +230,12 @@ class Search:
         for number in range(tries):
             count = len(free) if number % 4 == 3 else 1 + int(self._random.geometric(0.4))
             base = start if not self._bases or number % 2 else self.some_base()
-            changed = dict(base) if fixed is None else {**base, **_same(start, fixed)}
+            kept = () if fixed is None else fixed.settings
+            changed = {**base, **{name: start[name] for name in kept}}
             for place in self._random.permutation(len(free))[:count]:
                 changed |= free[place].with_value(self.some_value(free[place]))
-            for tried in self.fitted(changed):
-                if self.accepts(tried):
-                    return self.kept(tried)
-                refused.note(self.answer(tried))
+            if found := self._fitting(changed, refused):
+                return self.kept(found)
         return None
 
     def _descended(self, start: Complete, free: list[Aspect]) -> Complete | None:
@@ -287,7 +282,3 @@ class Search:
         """Return a layer of complete settings, with a seed for its data."""
         seed = int(self._random.integers(1, 1 << 16))
         return LayerSettings(self.claim.name, {**settings, SEED: seed}).reduced(self._drawing)
-
-
-def _same(settings: Complete, aspect: Aspect) -> dict[str, Setting]:
-    return {name: settings[name] for name in aspect.settings}

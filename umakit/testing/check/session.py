@@ -22,14 +22,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
 
 from umakit.devices import HOST, find_device
 from umakit.devices.execution import SilenceError
 from umakit.errors import AcceleratorConfigError, DeviceError, TooLargeError, UmakitError
 from umakit.files.processes import processor_seconds
 from umakit.registration.backend import Backend
-from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
+from umakit.testing.check.batch import Batch, build_batch, member_of, run_batch
 from umakit.testing.check.cases import Case
 from umakit.testing.check.checks import BATCH_CHECKS, LAST_CHECKS
 from umakit.testing.check.claims import claims_of
@@ -46,24 +45,34 @@ MOST_REFUSED = 3
 results."""
 
 
+Cases = Sequence[tuple[Case, bool]]
+"""Cases, and whether the patterns accept their last layers."""
+
+
 @dataclass(frozen=True)
-class Found:
+class Outcome:
     """Results of cases.
 
     Attributes:
-        members: cases with results.
-        failures: failures of these cases and of others.
+        ran: each case with a result, and whether the case ran on the accelerator.
+        cycles: case, predicted and simulated cycles of layers with both.
         does_not_fit: cases that alone are too large for the device.
+        not_run: cases that other cases kept from running.
+        seconds: processor time, including compilers and simulators.
     """
 
-    members: list[Member] = field(default_factory=list)
+    ran: list[tuple[Case, bool]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    cycles: list[tuple[Case, int, int]] = field(default_factory=list)
     does_not_fit: list[Case] = field(default_factory=list)
+    not_run: list[Case] = field(default_factory=list)
+    seconds: float = 0.0
 
-    def __add__(self, other: Found) -> Found:
-        return Found(
-            self.members + other.members,
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(
+            self.ran + other.ran,
             self.failures + other.failures,
+            self.cycles + other.cycles,
             self.does_not_fit + other.does_not_fit,
         )
 
@@ -71,15 +80,8 @@ class Found:
 class Session:
     """Draws, builds, runs and checks batches for one backend.
 
-    Args:
-        folder: folder for files.
-        device: name of the device for the libraries.
-
     Attributes:
         note: called with the number of cases of each finished batch.
-
-    Raises:
-        AcceleratorConfigError: `accel.toml` cannot be used.
     """
 
     def __init__(self, backend: Backend, folder: Path, device: str = HOST.name) -> None:
@@ -91,9 +93,7 @@ class Session:
         self._numbers = itertools.count()
         self._compiles = False
 
-    def batch_of(
-        self, cases: Sequence[tuple[Case, bool]], timeout: float | None = None
-    ) -> tuple[Batch, list[Failure]]:
+    def batch_of(self, cases: Cases, timeout: float | None = None) -> tuple[Batch, list[Failure]]:
         """Return a batch that has run, and its failures.
 
         Args:
@@ -119,7 +119,7 @@ class Session:
         shutil.rmtree(folder, ignore_errors=True)
         return batch, list(failures.values())
 
-    def _raise_if_of_all(self, cases: Sequence[tuple[Case, bool]]) -> None:
+    def _raise_if_of_all(self, cases: Cases) -> None:
         """Raise an error that single layers of two patterns share: no pattern is to blame.
 
         Raises:
@@ -154,90 +154,63 @@ class Session:
         failures = [(whole.get(id(failure.case)), failure) for failure in found]
         return {str(case): replace(failure, case=case) for case, failure in failures if case}
 
-    def failures_of(self, cases: Sequence[tuple[Case, bool]]) -> Found:
+    def failures_of(self, cases: Cases) -> Outcome:
         """Return the members and the failures of a batch.
 
         Cases that together are too large for the device run in several batches. If the compiler
         refuses cases together, halves are tried to find the cases that the compiler refuses alone,
         `MOST_REFUSED` at most.
 
-        Args:
-            cases: cases, and whether the patterns accept their last layers.
-
         Raises:
             UmakitError: a stage found a mistake in `accel.toml`, or in a file that libraries of
                 different layers contain.
         """
         if not cases:
-            return Found()
+            return Outcome()
         half = len(cases) // 2
         try:
             batch, failures = self.batch_of(cases)
         except AcceleratorConfigError:
             raise  # no case is to blame
         except SilenceError:
-            return Found()
+            return Outcome()
         except TooLargeError:
             if len(cases) == 1:
-                return Found(does_not_fit=[cases[0][0]])
+                return Outcome(does_not_fit=[cases[0][0]])
             return self.failures_of(cases[:half]) + self.failures_of(cases[half:])
         except UmakitError as error:
             if len(cases) == 1:
                 case = cases[0][0]
-                return Found(failures=[Failure(case.pattern, str(error), case)])
+                return Outcome(failures=[Failure(case.pattern, str(error), case)])
             self._raise_if_of_all(cases)
             found = self.failures_of(cases[:half])
             if len(found.failures) >= MOST_REFUSED:
                 return found
             return found + self.failures_of(cases[half:])
-        return Found([each for each in batch.members if each.has_result], failures)
-
-
-Cases = Sequence[tuple[Case, bool]]
-"""Cases, and whether the patterns accept their last layers."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a batch.
-
-    Attributes:
-        ran: each compiled case, and whether it ran on the accelerator.
-        not_run: cases that other cases of the batch kept from running.
-        does_not_fit: cases that are too large for the device.
-        cycles: case, predicted and simulated cycles of layers with both.
-        seconds: processor time of the batch, including compilers and simulators.
-    """
-
-    ran: list[tuple[Case, bool]]
-    not_run: list[Case]
-    does_not_fit: list[Case]
-    failures: list[Failure]
-    cycles: list[tuple[Case, int, int]]
-    seconds: float
+        done = [each for each in batch.members if each.has_result]
+        return Outcome(
+            [(each.case, each.ran) for each in done],
+            failures,
+            [(each.case, *pair) for each in done for pair in each.cycles],
+        )
 
 
 def outcome_of(session: Session, cases: Cases) -> Outcome:
     """Build, run and check a batch."""
     started = processor_seconds()
     found = session.failures_of(cases)
-    ran = [(each.case, each.ran) for each in found.members]
-    cycles = [(each.case, *pair) for each in found.members for pair in each.cycles]
-    done = {id(each.case) for each in found.members} | {id(each.case) for each in found.failures}
+    done = {id(case) for case, _ in found.ran} | {id(each.case) for each in found.failures}
     done |= {id(case) for case in found.does_not_fit}
     not_run = [case for case, _ in cases if id(case) not in done]
-    seconds = processor_seconds() - started
-    return Outcome(ran, not_run, found.does_not_fit, found.failures, cycles, seconds)
+    return replace(found, not_run=not_run, seconds=processor_seconds() - started)
 
 
 class Workers:
     """Runs batches in the given order; a context manager.
 
     Args:
-        session: session for batches of this process.
         jobs: number of processes; 1 for this process, also for backends without a folder.
         folder: folder for files of the processes; the caller deletes the folder.
-        device: name of the device for the libraries.
     """
 
     def __init__(self, session: Session, jobs: int, folder: Path, device: str) -> None:
@@ -255,12 +228,7 @@ class Workers:
             self._pool = ProcessPoolExecutor(self._jobs, spawn, _begin, self._given)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is None:
             return
         own = [each for each in multiprocessing.active_children() if each.pid not in self._before]
@@ -272,11 +240,7 @@ class Workers:
             _kill(process)
 
     def outcomes(self, batches: Iterable[Cases]) -> Iterator[tuple[Cases, Outcome]]:
-        """Yield batches with their results, in order.
-
-        Raises:
-            DeviceError: a process ended.
-        """
+        """Yield batches with their results, in order."""
         if self._pool is None:
             for cases in batches:
                 yield cases, outcome_of(self._session, cases)

@@ -37,13 +37,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Map:
-    """A buffer that is mapped for the device.
-
-    Attributes:
-        address: bus address.
-        direction: 1 if the device reads the buffer, 2 if it writes the buffer, 3 for both.
-        data: content.
-    """
+    """A mapped buffer; `direction` is 1 if the device reads it, 2 if it writes it, 3 for both."""
 
     address: int
     direction: int

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from umakit.machine.registers.register_map import Register, RegisterMap
@@ -39,27 +39,21 @@ class Use:
 
 
 def uses_of(base: Sequence[Access], ranges: Ranges, starts: frozenset[int]) -> dict[int, Use]:
-    """Return the uses of buffers, by the position of their mapping.
-
-    Args:
-        base: accesses of a layer.
-        ranges: ranges of the map.
-        starts: offsets of registers whose writes start work.
-    """
+    """Return the uses of buffers, by the position of their mapping."""
     found: dict[int, Use] = {}
     for position, access in enumerate(base):
         if not isinstance(access, Write) or access.offset not in starts:
             continue
-        buffers = dict(_mapped(base[:position]))
+        buffers = mapped_in(base[:position])
         (state,) = ranges.states(base[: position + 1], starts)[-1:]
         if ranges.descriptor is not None:
             address = state.get(ranges.names[ranges.descriptor], 0)
-            place = _buffer_at(buffers, address)
+            place = buffer_at(buffers, address)
             if place is not None:
                 found[place] = Use(job=address - buffers[place].address)
         for name, contents in ranges.contents.items():
             address = state.get(name, 0)
-            place = _buffer_at(buffers, address)
+            place = buffer_at(buffers, address)
             if place is not None:
                 phase = (address - buffers[place].address) % contents.size
                 found[place] = _agreed(found.get(place), Use(contents, phase))
@@ -72,42 +66,33 @@ def _agreed(before: Use | None, now: Use) -> Use:
     return Use(job=before.job, is_mixed=True)
 
 
-def _mapped(accesses: Sequence[Access]) -> Iterator[tuple[int, Map]]:
+def mapped_in(accesses: Sequence[Access]) -> dict[int, Map]:
+    """Return the buffers that are mapped after some accesses, by the position of the mapping."""
     mapped: dict[int, tuple[int, Map]] = {}
     for position, access in enumerate(accesses):
         if isinstance(access, Map):
             mapped[access.address] = position, access
         elif isinstance(access, Unmap):
             mapped.pop(access.address, None)
-    yield from mapped.values()
+    return dict(mapped.values())
 
 
-def _buffer_at(buffers: Mapping[int, Map], address: int) -> int | None:
-    for position, each in buffers.items():
-        if each.address <= address < each.address + len(each.data):
-            return position
-    return None
+def buffer_at(buffers: Mapping[int, Map], address: int) -> int | None:
+    """Return the position of the first buffer with a bus address; None without one."""
+    found = (n for n, b in buffers.items() if b.address <= address < b.address + len(b.data))
+    return next(found, None)
 
 
 def buffer_with(accesses: Sequence[Access], address: int) -> int | None:
-    """Return the position of the last mapped buffer with a bus address; None without one."""
-    for position in range(len(accesses) - 1, -1, -1):
-        each = accesses[position]
-        if isinstance(each, Map) and each.address <= address < each.address + len(each.data):
-            return position
-    return None
+    """Return the position of the last buffer that was mapped with a bus address."""
+    every = {n: each for n, each in enumerate(accesses) if isinstance(each, Map)}
+    return buffer_at(dict(reversed(every.items())), address)
 
 
 def pointers_to(
     accesses: Sequence[Access], position: int, starts: frozenset[int]
 ) -> tuple[int, ...]:
-    """Return offsets of registers that point into a buffer while it is mapped.
-
-    Args:
-        accesses: accesses of a program.
-        position: position of the buffer's mapping.
-        starts: offsets of registers whose writes start work.
-    """
+    """Return offsets of registers that point into a buffer while it is mapped."""
     buffer = accesses[position]
     assert isinstance(buffer, Map)
     found: dict[int, None] = {}
@@ -188,11 +173,7 @@ class Facts:
 
 
 def facts_of(backend: Backend, recording: Recording) -> Facts:
-    """Return the facts from the register map and the recording.
-
-    Raises:
-        RegisterMapError: the map is inconsistent.
-    """
+    """Return the facts from the register map and the recording."""
     found = map_of(backend)
     uncompared = frozenset(volatile_of(backend))
     if found is None:
@@ -202,6 +183,7 @@ def facts_of(backend: Backend, recording: Recording) -> Facts:
             {}, frozenset(), idle, None, {}, {}, uncompared, counts_work=recording.counts_work
         )
     registers = {each.offset: each for each in found[0].registers}
+    idle = idle_register(backend)
     error = _bits(found[0], found[0].error)
     busy = _bits(found[0], found[0].job.busy if found[0].job is not None else "")
     kept = {
@@ -216,12 +198,12 @@ def facts_of(backend: Backend, recording: Recording) -> Facts:
         and each.offset in recording.read
         and each.offset not in uncompared
         and each.offset not in kept
-        and not (each.configured or each.offset == idle_register(backend))
+        and not (each.configured or each.offset == idle)
     }
     starts = frozenset(doorbells_of(backend))
     configured = configured_values(found[0], backend.configuration, found[1])
     facts = Facts(
-        registers, starts, idle_register(backend), error, kept, shown, uncompared,
+        registers, starts, idle, error, kept, shown, uncompared,
         found[0].access.busy == "kept", ranges_of(found[0], configured, recording.values),
         busy=busy, counts_work=recording.counts_work,
     )  # fmt: skip
@@ -251,11 +233,6 @@ def contradiction(recording: Recording, facts: Facts, where: str) -> str:
     """Return a driver's violation of its map as a sentence; empty without one.
 
     If the map declares such commands an error, the device reports the violation itself.
-
-    Args:
-        recording: accesses of the driver.
-        facts: facts of the map.
-        where: name of the map, for the sentence.
     """
     for accesses in () if facts.ranges.is_error else recording.layers:
         for state in facts.ranges.states(accesses, facts.starts):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,15 +66,12 @@ class Wanted:
     """The selection of programs to run.
 
     Attributes:
-        seed: equal seeds draw equal programs of equal networks.
         seconds: processor time of programs, after which no further program runs.
-        most: maximum number of programs.
         only: number of the single program to run; None: from 0 on.
-        wave: file for the waveform of the single program; None for none.
     """
 
     seed: int = 0
-    seconds: float = 30.0
+    seconds: float = math.inf
     most: int = 1_000_000
     only: int | None = None
     wave: WaveFile | None = None
@@ -87,20 +85,7 @@ def check_programs(
     wanted: Wanted,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> ProgramReport:
-    """Run varied programs on the C model and the RTL of a backend.
-
-    Args:
-        backend: the backend, with a section `[rtl]`.
-        network: network of small layers for the backend, whose accesses are recorded.
-        inputs: arrays by name.
-        folder: an empty folder for files.
-        wanted: selection of programs.
-        tell: called with each stage.
-
-    Raises:
-        UmakitError: the layers cannot be compiled, or the design does not fit its description.
-        OutputError: the waveform cannot be written.
-    """
+    """Run varied programs, made of the accesses for a network of small layers."""
     started = time.monotonic()
     report = ProgramReport()
     if backend.configuration.is_only_rtl:
@@ -207,19 +192,14 @@ class _Search:
         program, answer = self.reduced(program, answer)
         self.last = program
         facts = self._facts
+        what = difference_text(answer, program.accesses(), facts)
+        changes = tuple(change_text(each, program.base, facts) for each in program.changes)
         is_failure, fix = verdict(answer, program, facts, self._recording)
-        found = ProgramsDifference(
-            program=number,
-            what=difference_text(answer, program.accesses(), facts),
-            changes=tuple(change_text(each, program.base, facts) for each in program.changes),
-            kind=kind[0],
-            place=kind[1],
-            refused=kind[2],
-            is_failure=is_failure,
-            fix=fix,
-            seed=self._wanted.seed,
+        self._report.differences.append(
+            ProgramsDifference(
+                number, what, changes, *kind, is_failure, fix, seed=self._wanted.seed
+            )
         )
-        self._report.differences.append(found)
 
     def reduced(self, program: Program, answer: Answer) -> tuple[Program, Answer]:
         kind = self._kind(program, answer)
@@ -251,12 +231,6 @@ def verdict(
 
     A refusal by only one side is no failure if a changed register has no documented range: layers
     show whether the driver's own values are refused.
-
-    Args:
-        answer: result of the program.
-        program: the reduced program.
-        facts: facts about registers.
-        recording: accesses of the driver.
     """
     unknown = [each for each in _touched(program, facts) if each not in facts.ranges.known]
     if facts.ranges.is_error:

@@ -8,6 +8,8 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from umakit.machine.registers.parts import BitField, Elements, Limits, element_limits, value_of
 from umakit.machine.registers.register_map import Register, RegisterMap, Word
 from umakit.testing.programs.accesses import ALL_BITS, Access, Map, Unmap, Write
@@ -18,14 +20,7 @@ NumberOf = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Place:
-    """A word or a field with limits.
-
-    Attributes:
-        name: `REGISTER` or `REGISTER.FIELD`.
-        word: name of the word.
-        mask: bits of the field.
-        limits: limits of the number.
-    """
+    """A word or a field with limits; the name is `REGISTER` or `REGISTER.FIELD`."""
 
     name: str
     word: str
@@ -38,23 +33,19 @@ class Place:
 
     @property
     def ends(self) -> tuple[int, int]:
-        bits = self.mask >> self.shift
-        is_signed = self.limits.is_signed
-        least, highest = (-(bits // 2) - 1, bits // 2) if is_signed else (0, bits)
-        if self.limits.least is not None:
-            least = self.limits.least
-        if self.limits.highest is not None:
-            highest = self.limits.highest
-        return least, highest
+        bits, given = self.mask >> self.shift, self.limits
+        least, highest = (-(bits // 2) - 1, bits // 2) if given.is_signed else (0, bits)
+        return (
+            least if given.least is None else given.least,
+            highest if given.highest is None else given.highest,
+        )
 
     def number(self, word: int) -> int:
-        """Return the number in a word."""
         found = (word & self.mask) >> self.shift
         bits = self.mask >> self.shift
         return found - bits - 1 if self.limits.is_signed and found > bits // 2 else found
 
     def put(self, word: int, number: int) -> int:
-        """Return a word with another number."""
         return (word & ~self.mask) | ((number << self.shift) & self.mask)
 
     def fault(self, number: int, number_of: NumberOf) -> str:
@@ -87,12 +78,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Contents:
-    """The elements that a register points to.
-
-    Attributes:
-        kind: type of the elements.
-        least, highest: limits of the elements.
-    """
+    """The elements that a register points to."""
 
     kind: Elements
     least: int
@@ -100,14 +86,11 @@ class Contents:
 
     @property
     def size(self) -> int:
-        return int(self.kind.strip("uint")) // 8
+        return np.dtype(self.kind).itemsize
 
     def kept(self, draw: random.Random, data: bytes, phase: int) -> bytes:
         """Return data with the elements, from byte `phase` on, moved into the limits."""
-        form = {1: "b", 2: "h", 4: "i"}[self.size]
-        form = form.upper() if self.kind.startswith("u") else form
-        count = (len(data) - phase) // self.size
-        layout = struct.Struct(f"<{count}{form}")
+        layout = struct.Struct(f"<{(len(data) - phase) // self.size}{np.dtype(self.kind).char}")
         found = [
             each if self.least <= each <= self.highest else draw.randint(self.least, self.highest)
             for each in layout.unpack_from(data, phase)
@@ -123,9 +106,7 @@ class Ranges:
         places: places with limits, by offset of their register.
         contents: elements behind pointers in registers and words of a job, by name.
         known: offsets of registers with documented ranges.
-        names: names of registers by offset.
         numbers: values of registers before they are written, by name.
-        fixed: names of read-only registers.
         fields: bits of fields by their name, `REGISTER.FIELD`.
         is_error: whether the map declares numbers beyond the limits an error.
         descriptor: offset of the register with the address of a job's words; None without one.
@@ -147,18 +128,10 @@ class Ranges:
 
     @property
     def has_limits(self) -> bool:
-        """Whether anything has limits."""
         return bool(self.places or self.contents or self.job)
 
     def within(self, draw: random.Random, offset: int, value: int, state: Mapping[str, int]) -> int:
-        """Return a value for a register, with each number within its own limits.
-
-        Args:
-            draw: source of replacement numbers.
-            offset: offset of the register.
-            value: wanted value.
-            state: values of registers and words by name.
-        """
+        """Return a value with each number within its own limits; `state` has values by name."""
         for place in self.places.get(offset, ()):
             number_of = self._number_of({**state, place.word: value})
             fault = place.fault(place.number(value), number_of)
@@ -189,12 +162,7 @@ class Ranges:
         return number
 
     def states(self, accesses: Sequence[Access], starts: frozenset[int]) -> list[dict[str, int]]:
-        """Return the values of written registers and words at each start of work.
-
-        Args:
-            accesses: accesses of a program.
-            starts: offsets of registers whose writes start work.
-        """
+        """Return the values of written registers and words at each start of work."""
         state: dict[str, int] = {}
         buffers: dict[int, bytes] = {}
         found = []
@@ -222,13 +190,7 @@ class Ranges:
         return {}
 
     def faults(self, state: Mapping[str, int], *, only_written: bool) -> Iterator[tuple[str, str]]:
-        """Yield names and violated limits of registers and words.
-
-        Args:
-            state: written values by name.
-            only_written: whether to skip limits of unwritten values, and limits that depend on
-                them.
-        """
+        """Yield names and violated limits, also of unwritten values unless `only_written`."""
         number_of = self._number_of(state)
         if not only_written:
             yield from ((name, "points_to") for name in self.contents if name not in state)
@@ -248,8 +210,6 @@ def ranges_of(
     """Return the ranges that a map defines for drivers.
 
     Args:
-        registers: the map.
-        configured: device-specific values of registers, by name.
         written: values that the driver writes to each register, by offset. If all are named values
             of the register, the register gets only named values.
     """
@@ -320,15 +280,10 @@ def _is_known(register: Register) -> bool:
 
 def _contents(register: Word) -> Contents:
     kind = register.elements
-    bits = int(kind.strip("uint"))
-    is_signed = not kind.startswith("u")
-    least, highest = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (
-        0, (1 << bits) - 1,
-    )  # fmt: skip
-    of_operand = element_limits(register.operand)
-    least, highest = of_operand or (least, highest)
-    if register.least is not None:
-        least = register.least
-    if register.highest is not None:
-        highest = register.highest
-    return Contents(kind, least, highest)
+    of_type = np.iinfo(kind)
+    least, highest = element_limits(register.operand) or (int(of_type.min), int(of_type.max))
+    return Contents(
+        kind,
+        least if register.least is None else register.least,
+        highest if register.highest is None else register.highest,
+    )

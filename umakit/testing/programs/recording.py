@@ -37,9 +37,7 @@ class Recording:
     """Register accesses of layers.
 
     Attributes:
-        layers: accesses of each layer on the device, without duplicate layers.
         values: values written to each register, by offset.
-        read: offsets of registers that the driver reads.
         cycles: cycles of the model's clock for each layer; 0 without a clock.
         counts_work: whether the model's counter of busy cycles grew whenever the driver waited.
     """
@@ -141,22 +139,7 @@ def build_programs(
     *,
     is_traced: bool = False,
 ) -> tuple[Path, Recording]:
-    """Build the program that records and replays, and record the layers of a network.
-
-    Args:
-        backend: the backend, which has a model and a design.
-        network: network with layers for the backend.
-        inputs: arrays by name.
-        folder: folder for files.
-        is_traced: whether the program can write waveforms.
-
-    Returns:
-        The program, and the recording.
-
-    Raises:
-        UmakitError: the layers cannot be compiled, or the design does not fit its description.
-        DeviceError: the driver failed on the model in its first layer.
-    """
+    """Build the program that records and replays; return it with the recorded layers."""
     options = ExportOptions(keep_layout=True)
     library = compile_model(
         network, [backend], folder / "library", name="programs", options=options
@@ -210,8 +193,6 @@ def _recorded(
     path = folder / RECORDING
     found = read_recording(path.read_text(encoding="ascii") if path.exists() else "")
     if ended.returncode != 0 and not found.layers:
-        last = (f"{ended.stdout}\n{ended.stderr}".strip().splitlines() or ["it printed nothing"])[
-            -1
-        ]
-        raise DeviceError(f"the driver failed on the model: {last}")
+        said = f"{ended.stdout}\n{ended.stderr}".strip() or "it printed nothing"
+        raise DeviceError(f"the driver failed on the model: {said.splitlines()[-1]}")
     return found

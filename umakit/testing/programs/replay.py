@@ -31,12 +31,9 @@ class Answer:
     Attributes:
         outcome: `ok`; `error`, reported by both sides; `time`, `long`, `beyond` and `model` for
             programs that are not compared; `differs`.
-        cycles: cycles of the RTL, 0 if the RTL did not run.
         access: number of the access that showed a difference.
-        kind: register, error, memory, interrupt or failure.
         refused: `model`, `rtl` or `both` if the difference is a refusal, else empty.
         address: offset of a register, or bus address.
-        expected, found: values on the model and on the RTL.
         sentence: sentence of a simulator that failed; for a register, the bus error of the RTL's
             read, if any.
     """
@@ -95,14 +92,7 @@ def _line(access: Access, facts: Facts) -> str:
 
 
 class Replay:
-    """Runs programs; a context manager.
-
-    Args:
-        program: program of `recording.build_programs`.
-        facts: facts about registers.
-        folder: folder for files.
-        environment: further environment variables of the process.
-    """
+    """Runs programs; a context manager."""
 
     def __init__(
         self,
@@ -137,9 +127,6 @@ class Replay:
 
         Args:
             seconds: value of `self.seconds` at which the run stops waiting.
-
-        Raises:
-            BuildError: the replaying program cannot start.
         """
         answers: list[Answer] = []
         while len(answers) < len(programs) and self.seconds < seconds:

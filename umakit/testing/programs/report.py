@@ -24,16 +24,10 @@ class ProgramsDifference:
     """Programs that differ in the same way; the first one is reduced.
 
     Attributes:
-        program: number of the first program, which `--program` repeats.
         what: a sentence with access, register or byte of a buffer, and both values.
         changes: necessary changes to the driver's accesses, in words.
-        kind: register, error, memory, interrupt or failure.
         place: the register, or the registers that point to the buffer; empty if there is none.
         refused: `model`, `rtl` or `both` if the only difference is a refusal, else empty.
-        is_failure: whether model or RTL is wrong for accesses that a driver sends.
-        fix: advice.
-        programs: number of programs that differ in this way.
-        seed: seed of the check.
     """
 
     program: int
@@ -61,7 +55,6 @@ class ProgramsDifference:
         return f"{seed}--program {self.program}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the difference as JSON."""
         return {
             "program": self.program,
             "seed": self.seed,
@@ -83,13 +76,9 @@ class ProgramReport:
     Attributes:
         not_run: reason for having no programs; empty if there are some.
         mistake: the driver's violation of its register map, which prevents programs.
-        layers: number of recorded layers behind the programs.
         wanted: number of programs without the time limit; None if the time decides alone.
         outcomes: number of programs by outcome; see `replay.Answer`.
-        cycles: total cycles of the RTL.
         jobs: cycles of the model's clock for each recorded layer.
-        seconds: elapsed time, including building.
-        differences: the first difference of each kind.
     """
 
     not_run: str = ""
@@ -114,7 +103,6 @@ class ProgramReport:
 
     @property
     def run(self) -> int:
-        """Number of programs run."""
         return self.outcomes.total()
 
     @property
@@ -135,7 +123,6 @@ class ProgramReport:
         return text
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
         return {
             "not_run": self.not_run or None,
             "layers": self.layers,

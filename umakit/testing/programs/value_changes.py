@@ -17,12 +17,11 @@ from umakit.testing.programs.accesses import (
     Rest,
     SetContent,
     SetValue,
-    Unmap,
     Wait,
     Write,
     changed,
 )
-from umakit.testing.programs.facts import Facts, LayerFacts
+from umakit.testing.programs.facts import Facts, LayerFacts, buffer_at, mapped_in
 from umakit.testing.programs.recording import Recording
 
 NEAR = (1, -1, 1, -1, 2, -2, 3, 4, -4, 7, 8, -8)
@@ -40,14 +39,7 @@ Fill = Callable[[random.Random, bytes], bytes]
 def drawn_value(
     draw: random.Random, register: Register | None, value: int, others: Sequence[int]
 ) -> int:
-    """Return another value for a register.
-
-    Args:
-        draw: source of random numbers.
-        register: register of the map; None without one.
-        value: the driver's value.
-        others: values that the driver writes to this register elsewhere, or to registers near it.
-    """
+    """Return another value for a register; `others` are values written elsewhere or nearby."""
     if register is not None and register.field and draw.random() < 0.7:
         field = draw.choice(register.field)
         old = (value & field.mask) >> field.lowest_bit
@@ -101,14 +93,12 @@ def _bytes_of(*values: int) -> Fill:
     return fill
 
 
-def _words(draw: random.Random, data: bytes) -> bytes:
-    words = [draw.choice(NEAR_LIMIT) for _ in range(-(-len(data) // 4))]
-    return struct.pack(f"<{len(words)}I", *words)[: len(data)]
+def _words_of(word: Callable[[random.Random], int]) -> Fill:
+    def fill(draw: random.Random, data: bytes) -> bytes:
+        words = [word(draw) for _ in range(-(-len(data) // 4))]
+        return struct.pack(f"<{len(words)}I", *words)[: len(data)]
 
-
-def _one_bit(draw: random.Random, data: bytes) -> bytes:
-    words = [1 << draw.randrange(32) for _ in range(-(-len(data) // 4))]
-    return struct.pack(f"<{len(words)}I", *words)[: len(data)]
+    return fill
 
 
 def _some(draw: random.Random, data: bytes) -> bytes:
@@ -127,8 +117,8 @@ FILLS: dict[str, Fill] = {
     "bytes 0 and 1": _bytes_of(0, 1),
     "bytes from 0 to 31": _bytes_of(*range(32)),
     "bytes from -12 to 4": _bytes_of(*range(-12, 5)),
-    "words near 2^31": _words,
-    "words with one bit": _one_bit,
+    "words near 2^31": _words_of(lambda draw: draw.choice(NEAR_LIMIT)),
+    "words with one bit": _words_of(lambda draw: 1 << draw.randrange(32)),
     "some bytes changed": _some,
 }
 """Contents of buffers by name."""
@@ -219,18 +209,16 @@ class ValueDrawing:
         assert isinstance(found, Write)
         return found
 
+    def _starts_around(self, position: int) -> tuple[int, int]:
+        """Return the starts before and behind a position, or the ends of the accesses."""
+        before = max((each for each in self._starts if each < position), default=-1)
+        behind = min((each for each in self._starts if each > position), default=len(self._base))
+        return before, behind
+
     def _buffer_of(self, position: int) -> Map | None:
-        value = self._write_at(position).value
-        mapped: dict[int, Map] = {}
-        for access in self._base[:position]:
-            if isinstance(access, Map):
-                mapped[access.address] = access
-            elif isinstance(access, Unmap):
-                mapped.pop(access.address, None)
-        for each in mapped.values():
-            if each.address <= value < each.address + len(each.data):
-                return each
-        return None
+        buffers = mapped_in(self._base[:position])
+        found = buffer_at(buffers, self._write_at(position).value)
+        return None if found is None else buffers[found]
 
     def _value_at(self, position: int) -> int:
         write = self._write_at(position)
@@ -273,11 +261,10 @@ class ValueDrawing:
             return []
         anchor = self._draw.choice(self._operands)
         middle = self._write_at(anchor).offset
-        first = max((each for each in self._starts if each < anchor), default=-1) + 1
-        last = min((each for each in self._starts if each > anchor), default=len(self._base)) - 1
+        before, behind = self._starts_around(anchor)
         found: list[Change] = []
         written = set()
-        for position in (each for each in self._operands if first <= each <= last):
+        for position in (each for each in self._operands if before < each < behind):
             offset = self._write_at(position).offset
             if abs(offset - middle) > GROUP:
                 continue
@@ -331,8 +318,8 @@ class ValueDrawing:
         return found
 
     def _operands_of(self, start: int) -> list[int]:
-        first = max((each for each in self._starts if each < start), default=-1)
-        return [each for each in self._operands if first < each < start]
+        before, _ = self._starts_around(start)
+        return [each for each in self._operands if before < each < start]
 
     def _small(self, position: int) -> int:
         write = self._write_at(position)

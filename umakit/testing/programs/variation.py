@@ -47,10 +47,6 @@ class Program:
     """A program.
 
     Attributes:
-        seed: seed of the program.
-        layer: number of the recorded layer.
-        base: the layer's accesses, in buffers of this program.
-        changes: changes of the accesses.
         rests: whether each wait is followed by a rest.
         pauses: seed of pauses of the memory bus; 0 for none.
         cycles: cycles of the model's clock for the layer; 0 if unknown.
@@ -65,7 +61,7 @@ class Program:
     cycles: int = 0
 
     def accesses(self) -> list[Access]:
-        """Return the accesses of the program, with rests."""
+        """Return the accesses with rests."""
         found: list[Access] = []
         for access in changed(self.base, self.changes):
             found.append(access)
@@ -74,7 +70,6 @@ class Program:
         return found
 
     def with_changes(self, changes: Sequence[Change]) -> Program:
-        """Return the program with other changes."""
         return replace(self, changes=tuple(changes))
 
 
@@ -162,7 +157,7 @@ class _Drawing(ValueDrawing):
 
     def _no_wait(self) -> list[Change]:
         start = self._draw.choice(self._starts)
-        end = min((each for each in self._starts if each > start), default=len(self._base))
+        _, end = self._starts_around(start)
         waits = [p for p in range(start, end) if isinstance(self._base[p], Wait | Rest)]
         return [Drop(tuple(waits))] if waits else []
 
@@ -171,10 +166,9 @@ class _Drawing(ValueDrawing):
         start = self._draw.choice(self._starts)
         if self._draw.random() < 0.5:
             return [Insert(start, (self._base[start],))]
-        first = max((each for each in self._starts if each < start), default=-1) + 1
-        end = min((each for each in self._starts if each > start), default=len(self._base))
+        before, end = self._starts_around(start)
         wait = next((p for p in range(start, end) if isinstance(self._base[p], Wait)), None)
-        return [Repeat(first, wait)] if wait is not None else []
+        return [Repeat(before + 1, wait)] if wait is not None else []
 
     def _start(self) -> list[Change]:
         position = self._draw.choice(self._starts)

@@ -9,23 +9,14 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Access(NamedTuple):
-    """A read or a write of a register.
-
-    Attributes:
-        offset: offset in bytes from the first register, a multiple of 4.
-        value: value to write, below 2^32; None for a read.
-    """
+    """A read (`value` None) or a write of a register, at an offset in bytes."""
 
     offset: int
     value: int | None = None
 
 
 class BusError(int):
-    """Value of a read that ended in a bus error. On a board, the driver reads all ones.
-
-    Attributes:
-        response: name of the error, such as `SLVERR`.
-    """
+    """Value of a read that ended in a bus error with this name; on a board, all ones."""
 
     response: str
 
@@ -39,11 +30,7 @@ class Registers(Protocol):
     """Registers of a device."""
 
     def run(self, accesses: Sequence[Access]) -> list[int]:
-        """Make accesses in order; return the values of the reads.
-
-        Raises:
-            DeviceError: the device failed.
-        """
+        """Make accesses in order; return the values of the reads."""
 
     def reset(self) -> bool:
         """Bring the device into its power-on state; return whether it supports that."""
@@ -55,9 +42,6 @@ class RegisterReport:
 
     Attributes:
         map: path of the map, or its name and owner.
-        registers: number of registers in the map.
-        accesses: number of accesses.
-        differences: a sentence each.
         left_out: names of registers that change by themselves, which were not compared.
         unknown: keys of `[access]` that the map lacks: these accesses were not made.
     """
@@ -71,7 +55,6 @@ class RegisterReport:
 
     @property
     def summary(self) -> str:
-        """Summary of the comparison in a line."""
         compared = self.registers - len(self.left_out)
         text = f"registers: {compared} of {self.registers} compared with {self.map}"
         count = len(self.differences)
@@ -81,5 +64,4 @@ class RegisterReport:
         return text
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
         return dict(vars(self))

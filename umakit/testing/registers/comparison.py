@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -37,11 +38,6 @@ def compare(
 
     The only commands given are the one that clears errors and, at the end, a reset. A device that
     fails is a difference.
-
-    Args:
-        device: registers of the device.
-        registers: the map.
-        configured: known device-specific values of registers.
     """
     work = _Work(device, registers, configured)
     found = work.found
@@ -303,15 +299,12 @@ class _Work:
     def _compare_resets(self, values: Mapping[int, int], when: str) -> None:
         for offset, value in values.items():
             register = self._by_offset[offset]
-            expected = register.reset
+            expected, where = register.reset, ""
             if register.configured:  # an unknown value must stay as after power-on
                 expected = self._configured.get(register.name, self._at_first[offset])
+                if register.name in self._configured:
+                    where = f", as {register.configured} of accel.toml says,"
             if value != expected:
-                where = (
-                    f", as {register.configured} of accel.toml says,"
-                    if (register.configured and register.name in self._configured)
-                    else ""
-                )
                 said = difference(register, f"{when}{where}", expected, value)
                 self._say(f"value of {register.name}", said)
 
@@ -367,23 +360,13 @@ def bits_text(register: Register, bits: int) -> str:
 
 def difference(register: Register, what: str, expected: int, found: int) -> str:
     """Return a clause about the differing bits of a register, with expected and found values."""
-    if isinstance(found, BusError):
-        what = f" {what}" if what else ""
-        return f"{place(register)}:{what} {number(found)} instead of {number(expected)}"
-    bits = bits_text(register, expected ^ found)
+    is_read = not isinstance(found, BusError)
+    bits = f", {bits_text(register, expected ^ found)}" if is_read else ""
     what = f" {what}" if what else ""
-    return f"{place(register)}, {bits}:{what} {number(found)} instead of {number(expected)}"
+    return f"{place(register)}{bits}:{what} {number(found)} instead of {number(expected)}"
 
 
 def _ranges(bits: int) -> list[str]:
     """Return the runs of ones of a word, such as `31:16` and `3`."""
-    found, bit = [], 31
-    while bit >= 0:
-        if bits >> bit & 1:
-            end = bit
-            while end > 0 and bits >> (end - 1) & 1:
-                end -= 1
-            found.append(str(bit) if end == bit else f"{bit}:{end}")
-            bit = end
-        bit -= 1
-    return found
+    runs = ((31 - each.start(), 32 - each.end()) for each in re.finditer("1+", f"{bits:032b}"))
+    return [str(first) if first == last else f"{first}:{last}" for first, last in runs]

@@ -31,17 +31,13 @@ from umakit.testing.registers.comparison import compare
 from umakit.text.rendering import render
 
 SECONDS = 600.0
-"""Time limit of a register check."""
+"""Limit of the processor time of a register check."""
 
 
 def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
     """Return the register map of a backend's simulated device, and its name; None without one.
 
     The map is `registers.toml` in the backend's folder, or the map of umakit's simulator.
-
-    Raises:
-        RegisterMapError: the map cannot be read, or is inconsistent.
-        AcceleratorConfigError: `accel.toml` cannot be used.
     """
     path, kind = backend.folder / MAP_FILE, kit_simulator(backend)
     name = short_path(path)
@@ -73,11 +69,7 @@ def _read(path: Path, name: str, changed_at: int) -> RegisterMap:
 def configured_values(
     registers: RegisterMap, configuration: AcceleratorConfig, where: str
 ) -> dict[str, int]:
-    """Return the device-specific register values from `accel.toml`, by register.
-
-    Raises:
-        RegisterMapError: `accel.toml` lacks the number.
-    """
+    """Return the device-specific register values from `accel.toml`, by register."""
     found = {}
     for register in registers.registers:
         if isinstance(register.configured, str):
@@ -105,14 +97,8 @@ def _figure(configuration: AcceleratorConfig, path: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def check_registers(
-    backend: Backend, *, seconds: float = SECONDS, device: Device = HOST
-) -> RegisterReport | None:
+def check_registers(backend: Backend, *, device: Device = HOST) -> RegisterReport | None:
     """Compare the registers of a backend's simulated device with their map.
-
-    Args:
-        seconds: time limit of the program in seconds.
-        device: this machine, with the simulator or the design of the backend.
 
     Returns:
         The differences; None if the backend has no simulated device, or no register map.
@@ -130,7 +116,7 @@ def check_registers(
     configured = configured_values(registers, backend.configuration, name)
     with (
         temporary_folder("umakit-registers-") as folder,
-        opened(backend, folder, seconds, device) as session,
+        opened(backend, folder, device) as session,
     ):
         report = compare(session, registers, configured)
         report.map, report.accesses = name, session.accesses
@@ -147,17 +133,7 @@ OK, UNSUPPORTED = 0, 16
 
 
 class Session:
-    """Registers of the device in a program.
-
-    Args:
-        program: the program, built from `check/registers.c.j2`.
-        watch: watch of the process.
-        name: name of the backend, for messages.
-        written: file with the simulator's printed output.
-
-    Attributes:
-        accesses: number of accesses so far.
-    """
+    """Registers of the device in a program."""
 
     def __init__(
         self, program: subprocess.Popen[str], watch: Watch, name: str, written: Path
@@ -167,11 +143,7 @@ class Session:
         self.accesses = 0
 
     def run(self, accesses: Sequence[Access]) -> list[int]:
-        """Make accesses in order; return the values of the reads.
-
-        Raises:
-            DeviceError: the simulator failed.
-        """
+        """Make accesses in order; return the values of the reads."""
         answers: list[int] = []
         for first in range(0, len(accesses), MOST_ACCESSES):
             answers += self._batch([_line(a) for a in accesses[first : first + MOST_ACCESSES]])
@@ -181,11 +153,7 @@ class Session:
         ]
 
     def reset(self) -> bool:
-        """Bring the device into its power-on state; return whether it supports that.
-
-        Raises:
-            DeviceError: the simulator failed.
-        """
+        """Bring the device into its power-on state; return whether it supports that."""
         (status,) = self._batch(["z"])
         if status not in (OK, UNSUPPORTED):
             raise DeviceError(f"the reset of the simulator of {self._name} failed with {status}")
@@ -233,25 +201,12 @@ def _line(access: Access) -> str:
 
 
 @contextlib.contextmanager
-def opened(
-    backend: Backend, folder: Path, seconds: float, device: Device = HOST
-) -> Iterator[Session]:
-    """Build a program around the simulated device of a backend, and start it.
-
-    Args:
-        folder: an empty folder, for files.
-        seconds: limit of the program's processor time in seconds.
-        device: this machine, with the simulator or the design of the backend.
-
-    Raises:
-        BuildError: a file does not compile.
-        LibraryError: a file is missing, or cannot be read.
-        AcceleratorConfigError: `accel.toml` cannot be used.
-    """
+def opened(backend: Backend, folder: Path, device: Device = HOST) -> Iterator[Session]:
+    """Build a program around the simulated device of a backend, and start it."""
     command = [str(_built(backend, folder, device))]
     written = folder / "written.txt"
     section = backend.configuration.filled_simulator
-    limits = Limits(seconds, section.timeout if section is not None else IDLE_SECONDS)
+    limits = Limits(SECONDS, section.timeout if section is not None else IDLE_SECONDS)
     with (
         written.open("w") as errors,
         started(
