@@ -31,8 +31,8 @@ class UMABackend(Backend):
     """Base class of a backend.
 
     Args:
-        merge_compiler_regions: merge neighbouring composite functions into one accelerator
-            region (`MergeCompositeFunctions`), as TVM's other BYOC backends do.
+        merge_compiler_regions: merge neighbouring composite functions into one accelerator region
+            (`MergeCompositeFunctions`), as TVM's other BYOC backends do.
     """
 
     def _register_kernel(

@@ -39,8 +39,7 @@ def register_backend(backend: Backend) -> None:
     """Register a backend's patterns and codegen with TVM.
 
     `get_patterns_with_prefix(target_name)` returns the patterns. The first registered pattern has
-    the
-    highest priority.
+    the highest priority.
     """
     # TVM gives the last pattern of its list priority, UMA the first pattern.
     tvm_api.register_patterns(
@@ -80,12 +79,6 @@ def build_function(function: tvm_api.Function, backend: Backend) -> tvm_api.Node
     Args:
         function: a Relax function with `Codegen` and `global_symbol`, whose body calls composite
             functions.
-        backend: the accelerator.
-
-    Raises:
-        LoweringError: the function cannot be compiled to C.
-        BuildError: the C compiler is missing or reported an error.
-        BackendError: the function's symbol is not a C identifier.
     """
     symbol = str(tvm_api.function_attribute(function, "global_symbol"))
     if not is_identifier(symbol):

@@ -111,11 +111,7 @@ def locate_backend(name_or_path: str | os.PathLike[str], base: Path = Path()) ->
     """Find a backend by name or folder path, without loading it.
 
     Args:
-        name_or_path: name or folder path of the backend.
         base: folder for relative paths; default: the working folder.
-
-    Raises:
-        BackendError: the backend is missing or ambiguous.
     """
     text = os.fspath(name_or_path)
     place = base / text

@@ -46,9 +46,7 @@ class Machine:
     """The target processor of machine code.
 
     Attributes:
-        name: name of the processor architecture.
         bits: 32 or 64.
-        is_big_endian: whether the byte order is big-endian.
         code: class, byte order and machine number of the ELF header, in hexadecimal.
     """
 
@@ -88,11 +86,7 @@ def is_shared(name: str) -> bool:
 
 
 def members(content: bytes, where: str) -> list[tuple[str, bytes]]:
-    """Return names and contents of the files in a static library.
-
-    Raises:
-        LibraryError: the static library is damaged.
-    """
+    """Return names and contents of the files in a static library."""
     found, start, names = [], len(ARCHIVE), b""
     while start < len(content):
         header = content[start : start + HEADER_BYTES]
@@ -119,10 +113,6 @@ def read_compiled(name: str, content: bytes, where: str) -> CompiledFile:
 
     Args:
         name: file name; its suffix determines the expected format.
-        where: path for messages.
-
-    Raises:
-        LibraryError: the content contradicts the suffix, is damaged, or is for several machines.
     """
     if content.startswith(THIN_ARCHIVE):
         raise LibraryError(
@@ -206,11 +196,6 @@ def host_compiler(
 
     Args:
         variable: environment variable that overrides the choice.
-        names: programs to look for.
-        language: language of the compiler, for messages.
-
-    Raises:
-        BuildError: no compiler was found, or the variable cannot be parsed.
     """
     chosen = os.environ.get(variable, "")
     try:

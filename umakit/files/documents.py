@@ -21,11 +21,7 @@ class Document(Generic[Content]):
     """A kind of JSON file with a format name and a version.
 
     Attributes:
-        format: expected value of the key `format`.
-        version: expected value of the key `version`.
         holds: noun for the content, for messages.
-        adapter: validates the content.
-        error: class of the errors raised.
         is_strict: whether values of convertible types are refused too.
         instead_of_special: advice for a path that is no regular file.
         instead_of_another: advice for a missing file, or one of another kind.
@@ -43,12 +39,7 @@ class Document(Generic[Content]):
     instead_of_damaged: str
 
     def read(self, path: Path) -> Content:
-        """Read a file.
-
-        Raises:
-            UmakitError: of class `error`: the file cannot be read, is of another kind, or has
-                another version.
-        """
+        """Read a file."""
         where = short_path(path)
         if is_special(path):
             raise self.error("is not a regular file", where=where, fix=self.instead_of_special)

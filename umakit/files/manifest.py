@@ -28,11 +28,7 @@ def sha256(content: bytes) -> str:
 
 
 def manifest_text(files: Mapping[str, bytes]) -> str:
-    """Return the text of the manifest of some files.
-
-    Args:
-        files: contents by path, with `/` between folders.
-    """
+    """Return the text of the manifest of some files."""
     return HEADER + "".join(_line(path, content) for path, content in sorted(files.items()))
 
 

@@ -53,7 +53,6 @@ def npz_bytes(arrays: Mapping[str, npt.NDArray[Any]], mark: bytes = b"") -> byte
     (with a NUL, longer than 60,000 bytes, or no UTF-8) is replaced by its C identifier.
 
     Args:
-        arrays: arrays by name.
         mark: comment of the archive, by which umakit recognizes its own files.
     """
     buffer = io.BytesIO()
@@ -77,12 +76,7 @@ def _fits(name: str) -> bool:
 
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of an npz file by name, in native byte order and C order.
-
-    Raises:
-        InputError: the file is missing, damaged or encrypted, has duplicate names, or has an array
-            that is not numeric or exceeds the memory.
-    """
+    """Read the arrays of an npz file by name, in native byte order and C order."""
     if not path.is_file():
         raise InputError("no such file", where=str(path))
     try:

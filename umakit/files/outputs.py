@@ -49,12 +49,7 @@ class FileKind:
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of folder that umakit writes.
-
-    Attributes:
-        noun: name of the kind in messages.
-        manifest: path of its manifest.
-    """
+    """A kind of folder that umakit writes."""
 
     noun: str
     manifest: str
@@ -72,21 +67,13 @@ SWEEP_PLOT = FileKind("plot of a sweep of umakit", b"umakit sweep plot")
 
 
 def check_parent(output: Path) -> None:
-    """Refuse a file in a missing folder, so that a mistyped path creates no folders.
-
-    Raises:
-        OutputError: the folder does not exist.
-    """
+    """Refuse a file in a missing folder, so that a mistyped path creates no folders."""
     if not output.parent.is_dir():
         raise OutputError("no such folder", where=str(output.parent))
 
 
 def check_distinct(*outputs: Path | None) -> None:
-    """Refuse two outputs that are the same file.
-
-    Raises:
-        OutputError: two outputs are the same file.
-    """
+    """Refuse two outputs that are the same file."""
     recorded: set[str] = set()
     for output in outputs:
         if output is None:
@@ -104,10 +91,7 @@ def check_file(
     """Refuse an output file that umakit must not write.
 
     Args:
-        output: the file to write.
-        kind: kind of the new file.
         inputs: files and folders that the same command reads; a folder stands for all its files.
-        force: whether a file that another program wrote is replaced too.
 
     Raises:
         OutputError: the output is an input, a folder, a device, or a file of another program.
@@ -135,18 +119,10 @@ def check_folder(
     """Refuse an output folder that umakit must not write.
 
     Args:
-        output: the folder to write.
-        kind: kind of the new folder.
-        inputs: files and folders that the same command reads.
-        force: whether modified files and files of other programs are replaced too.
         files: new contents by path; None if not known yet.
 
     Returns:
         Paths of the files in the folder that will be replaced or removed.
-
-    Raises:
-        OutputError: the folder is or contains an input, is not a folder, was not written by umakit,
-            or has a file that would be lost.
     """
     _refuse_inputs(output, inputs, is_folder=True)
     if output.is_symlink():
@@ -218,8 +194,6 @@ def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | 
     """Return the first existing component of a path that is not a folder, or None.
 
     Args:
-        folder: start of the path.
-        path: path relative to the folder.
         end: -1 omits the last component, the file itself.
     """
     place = folder

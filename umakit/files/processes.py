@@ -37,7 +37,6 @@ class Usage:
         processes: ids of the running processes.
         seconds: processor time of the processes, and of the children they have waited for.
         transferred: bytes read and written.
-        is_at_work: whether a process runs or could run.
     """
 
     processes: tuple[int, ...] = ()
@@ -52,11 +51,7 @@ def processor_seconds() -> float:
 
 
 def usage_of(session: int) -> Usage:
-    """Return the usage by the processes of a session so far.
-
-    Args:
-        session: id of the session: the process id of its leader.
-    """
+    """Return the usage by the processes of a session so far."""
     found = list(_of_proc(session) if PROC.joinpath("self/stat").exists() else _of_ps(session))
     return Usage(
         tuple(process for each in found for process in each.processes),
@@ -206,10 +201,6 @@ class Watch:
     def check(self, what: str, where: str) -> None:
         """Raise the error of a process that exceeded a limit; return otherwise.
 
-        Args:
-            what: name of the process in the error.
-            where: place of the error.
-
         Raises:
             TimeLimitError: the process exceeded the limit of processor time.
             HangsError: the process exceeded the idle limit.
@@ -276,17 +267,10 @@ def started(
     The program also ends if this process is killed.
 
     Args:
-        command: program and arguments, run without a shell.
-        folder: working directory.
-        environment: environment variables; default: the variables of this process.
         limits: time limits; `Watch.check` raises an error if one was exceeded.
-        streams: further arguments of `subprocess.Popen`.
 
     Yields:
         The process, in a session of its own, and its watch.
-
-    Raises:
-        BuildError: the program cannot be started.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -350,14 +334,6 @@ def run_limited(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program as `subprocess.run` does, and end the processes that it leaves running.
 
-    Args:
-        command: program and arguments, run without a shell.
-        folder: working directory.
-        environment: environment variables; default: the variables of this process.
-        limits: time limits.
-        what: name of the program in an error.
-        where: place of the error.
-
     Raises:
         BuildError: the program cannot be started.
         TimeLimitError: the program exceeded the limit of processor time.
@@ -387,17 +363,9 @@ def beside(
 ) -> Iterator[Callable[[], str]]:
     """Run a command while a block runs. Then end the command and all processes it started.
 
-    Args:
-        command: program and arguments, run without a shell.
-        folder: working directory.
-        environment: environment variables.
-
     Yields:
         A function that returns the exit status and last printed line of the command as text; empty
         while the command runs.
-
-    Raises:
-        BuildError: the command cannot be started.
     """
     with tempfile.TemporaryFile() as printed, started(
         command, folder, environment,

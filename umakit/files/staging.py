@@ -49,17 +49,7 @@ def write_folder(
     *,
     force: bool = False,
 ) -> None:
-    """Write a folder and its manifest; keep files that umakit did not write.
-
-    Args:
-        destination: the folder.
-        files: contents by path.
-        kind: kind of the folder; its manifest is added.
-        inputs, force: as in `outputs.check_folder`.
-
-    Raises:
-        OutputError: the folder must not or cannot be written; the old folder is restored.
-    """
+    """Write a folder and its manifest; keep files that umakit did not write."""
     contents = with_manifest(files, kind.manifest)
     with _written_to(destination) as place:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -87,11 +77,8 @@ def write_file(
     """Write a file.
 
     Args:
-        destination: the file; links are followed.
         content: content, or a function that computes the content from the existing file under the
             lock.
-        kind: kind of the file.
-        inputs, force: as in `outputs.check_file`.
 
     Raises:
         OutputError: the file must not or cannot be written; the old file is kept.
@@ -117,15 +104,7 @@ def write_chunks(
     *,
     force: bool = False,
 ) -> None:
-    """Write a file that is too large for memory.
-
-    Args:
-        destination, kind, inputs, force: as in `write_file`.
-        chunks: parts of the content, in order.
-
-    Raises:
-        OutputError: as in `write_file`.
-    """
+    """Write a file that is too large for memory."""
     with _written_to(destination) as place, _temporary_sibling(place) as temporary:
         staged = temporary / "new"
         with staged.open("wb") as stream:
@@ -153,11 +132,7 @@ def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> Non
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Create a temporary folder that is deleted after the block.
-
-    Raises:
-        StorageError: the folder cannot be created, or the disk is full.
-    """
+    """Create a temporary folder that is deleted after the block."""
     try:
         folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
@@ -223,8 +198,6 @@ def _put_folder(staged: Path, place: Path, old: Path, owned: Collection[str]) ->
     """Replace a folder by a staged one, and carry over files that umakit did not write.
 
     Args:
-        staged: the new folder.
-        place: path of the folder that is replaced.
         old: path to which the replaced folder is moved until it is deleted.
         owned: paths in the replaced folder that umakit wrote, and that are deleted.
     """
@@ -319,12 +292,6 @@ def write_picture(
 
     Args:
         path: path ending in `.svg`, `.png` or `.pdf`; written in full or not at all.
-        kind: kind of the file; its mark is stored.
-        inputs: input files, which must not be overwritten.
-        force: whether a file that umakit did not write is replaced too.
-
-    Raises:
-        OutputError: the file cannot be written, or must not be replaced.
     """
     import matplotlib
 
@@ -353,7 +320,6 @@ class DifferenceFolder:
     """A folder with the files of a difference, such as its inputs.
 
     Attributes:
-        folder: folder for the files.
         given: file of the given inputs; None for random inputs.
         read: other files and folders that the command reads.
         force: whether files that umakit did not write are replaced too.
@@ -383,18 +349,10 @@ class DifferenceFolder:
         )
 
     def check_path(self, path: Path, kind: FileKind) -> None:
-        """Check that a file can be written, unless the file is the given one.
-
-        Raises:
-            OutputError: the file is an input or was not written by umakit.
-        """
+        """Check that a file can be written, unless the file is the given one."""
         if not self.is_given(path):
             check_file(path, kind, self.inputs, force=self.force)
 
     def write_path(self, path: Path, content: bytes, kind: FileKind) -> None:
-        """Write a file.
-
-        Raises:
-            OutputError: the file must not or cannot be written; the old file is kept.
-        """
+        """Write a file."""
         write_file(path, content, kind, self.inputs, force=self.force)

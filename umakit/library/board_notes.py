@@ -35,16 +35,7 @@ NUMBER = re.compile(r"^#define (\w+) (\d+)[uU]?[lL]*\b", re.MULTILINE)
 def board_notes(
     program: Program, backends: Mapping[str, Backend], metadata: Mapping[str, Any]
 ) -> dict[str, BoardNotes]:
-    """Return the notes of backends with notes, by name.
-
-    Args:
-        program: the program of the library.
-        backends: all backends of the library, by name.
-        metadata: content of `metadata.json`, for the use of scratchpads.
-
-    Raises:
-        BackendError: a backend's function raised an exception or returned another type.
-    """
+    """Return the notes of backends with notes, by name."""
     scratchpads = metadata["umakit"]["memory"]["scratchpads"]
     return {
         name: called_board_notes(backend, hook, _use_of(name, program, backend, scratchpads))

@@ -59,7 +59,6 @@ class Part:
     Attributes:
         name: name of the library, such as `umakit_simulator`.
         target: CMake target: the name with a digest of the contents of its files.
-        sources: C files.
         dependencies: targets of called functions.
         device_sources: C files of the simulated device, omitted on a board with its own device.
         device_dependencies: targets of functions called in device sources.
@@ -68,7 +67,6 @@ class Part:
         own: build of a simulator other than umakit's; None for umakit's parts.
         library_files: linked objects and libraries, as paths in the export.
         machine: target machine of the objects and libraries; None if unknown.
-        links_cxx: whether objects or libraries need C++.
         library: the library of C functions with files among `sources`; None without one.
         identity: text that all models of a program have to agree in, if it is not the target: each
             model has only the called files of a library.
@@ -115,12 +113,7 @@ class Part:
 def build_files(
     values: Mapping[str, Any], sources: Sources, files: Mapping[str, str | bytes]
 ) -> dict[str, str]:
-    """Return `CMakeLists.txt` and the files of `cmake/` and `zephyr/` of an export, by path.
-
-    Args:
-        sources: roles of the model's C files.
-        files: the files of the export so far, by path.
-    """
+    """Return `CMakeLists.txt` and the files of `cmake/` and `zephyr/` of an export, by path."""
     prefix = values["prefix"]
     umakit_headers = _names(files, "umakit/")
     parts = shared_parts(sources, files)

@@ -15,11 +15,7 @@ KEYS_IF_ANY = ("choices",)
 
 
 def names_of_cpus(description: Mapping[str, Any]) -> list[str]:
-    """Return the CPUs of a library in the order of the compiler's choice.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
-    """
+    """Return the CPUs of a library in the order of the compiler's choice."""
     sections = description.get("cpus") or []
     if sections:
         return [str(each["cpu"]["name"]) for each in sections]
@@ -28,15 +24,7 @@ def names_of_cpus(description: Mapping[str, Any]) -> list[str]:
 
 
 def section_for(description: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the section `umakit` of a library as if for one CPU alone.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
-        name: name of a CPU of the library.
-
-    Raises:
-        InputError: the library has no code for this CPU.
-    """
+    """Return the section `umakit` of a library as if for one CPU alone."""
     names = names_of_cpus(description)
     if name not in names:
         raise InputError(

@@ -38,13 +38,7 @@ CPU_DEVICE_TYPE = 1
 def describe(
     network: PlannedProgram, backends: Mapping[str, Backend], code: GeneratedCode
 ) -> dict[str, Any]:
-    """Return the metadata of a library as JSON values.
-
-    Args:
-        network: the network.
-        backends: backends of the library, by target name.
-        code: the generated code.
-    """
+    """Return the metadata of a library as JSON values."""
     program, plan, report = network.program, network.memory, network.report
     cpu = {} if program.cpu is None else {"cpu": program.cpu.model_dump(mode="json")}
     alignments = interface_alignments(program, backends)
@@ -105,7 +99,6 @@ def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, 
     """Return the metadata of an accelerator.
 
     Args:
-        backend: the accelerator.
         status_base: number added to the statuses of its functions; None for nothing.
     """
     base = {} if status_base is None else {"status_base": status_base}
@@ -321,8 +314,6 @@ def sections_of(
 
     Args:
         networks: the network for each CPU, in the order of the compiler's choice.
-        backends: backends of the programs, by target name.
-        codes: the generated code for each CPU.
     """
     sections = []
     for each, code in zip(networks, codes, strict=True):

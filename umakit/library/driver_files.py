@@ -28,10 +28,6 @@ def files_of_driver(backend: Backend) -> dict[str, str]:
 
     Returns:
         Contents by path below `codegen/host`.
-
-    Raises:
-        LibraryError: a driver file is missing, or two files share a path.
-        AcceleratorConfigError: a file of the backend's own simulator is missing.
     """
     backends = {backend.target_name: backend}
     files = driver_files(backends)
@@ -59,11 +55,7 @@ def driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
 
 
 def driver_text(source: Path) -> str:
-    """Return the text of a driver file.
-
-    Raises:
-        LibraryError: the file is compiled for another system, or not in UTF-8.
-    """
+    """Return the text of a driver file."""
     try:
         return source.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -98,11 +90,7 @@ def with_found_includes(
 
 
 def add_files(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
-    """Add files to others; equal files, such as files of the simulator, may be added twice.
-
-    Raises:
-        LibraryError: two files of different content have the same path.
-    """
+    """Add files to others; equal files, such as files of the simulator, may be added twice."""
     for path, text in more.items():
         if files.setdefault(path, text) != text:
             raise LibraryError(

@@ -38,11 +38,9 @@ def driver_notices(
     """Return one sentence for each header and each driver that users have to add to a library.
 
     Args:
-        backends: backends of the program, by target name.
         sources: C files of the export without libraries of C functions, by path below
             `codegen/host`.
         libraries: paths of files of libraries, also relative to their include folders.
-        suffixes: suffixes of the CPUs in a library for several CPUs.
     """
     of_libraries = set(libraries)
     prefix = interface_prefix(program.name)
@@ -176,11 +174,7 @@ def check_driver_texts(backends: Mapping[str, Backend], exported: Collection[str
     """Refuse drivers with an `#error`, or an include of umakit's, that no condition excludes.
 
     Args:
-        backends: backends by target name.
         exported: paths of the C files of the export, below `codegen/host`.
-
-    Raises:
-        LibraryError: there is such a line; names file, line and fix.
     """
     for backend in backends.values():
         for name in (*backend.driver.headers, *backend.driver.sources):

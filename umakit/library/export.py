@@ -93,7 +93,6 @@ class Destination:
     Attributes:
         path: the folder, or a tar file if the name ends in `.tar`.
         inputs: input files, which must not be overwritten.
-        force: whether to replace also changed files and files of other origin.
     """
 
     path: Path
@@ -101,23 +100,14 @@ class Destination:
     force: bool = False
 
     def check(self) -> None:
-        """Refuse a destination that umakit must not replace, before anything is compiled.
-
-        Raises:
-            OutputError: the destination is an input, is no library, or was changed since umakit
-                wrote it.
-        """
+        """Refuse a destination that umakit must not replace, before anything is compiled."""
         if self.path.suffix == SUFFIX:
             check_file(self.path, LIBRARY_TAR, self.inputs, force=self.force)
         else:
             check_folder(self.path, LIBRARY_FOLDER, self.inputs, force=self.force)
 
     def write(self, files: Mapping[str, str | bytes]) -> None:
-        """Write the files of a library.
-
-        Raises:
-            OutputError: the destination must not be replaced or cannot be written.
-        """
+        """Write the files of a library."""
         if self.path.suffix == SUFFIX:
             write_tar(self.path, files, self.inputs, force=self.force)
         else:
@@ -135,13 +125,6 @@ def write_library(
     Args:
         networks: the network; for a library for several CPUs, the network for each CPU in the order
             of the compiler's choice, with common pools.
-        backends: backends of the programs, by target name.
-        destination: where the library goes. Files of umakit in an earlier export are replaced.
-        weights: `c` puts constants into C, `blob` into one binary file.
-
-    Raises:
-        OutputError: the destination must not be replaced or cannot be written.
-        LibraryError: accelerators take other layers for one CPU than for another.
     """
     destination.check()
     last, where = networks[-1], str(destination.path)
@@ -208,11 +191,7 @@ def _printed(
 
 
 def _check_blob(program: Program, backends: Mapping[str, Backend]) -> None:
-    """Refuse constants in a blob that an accelerator could not read there.
-
-    Raises:
-        LibraryError: an accelerator needs a larger alignment than the constants of a blob have.
-    """
+    """Refuse constants in a blob that an accelerator could not read there."""
     needed = max(dma_constants(program, backends).values(), default=1)
     if needed > CONSTANT_ALIGNMENT:
         raise LibraryError(
@@ -228,7 +207,6 @@ class _Parts:
 
     Attributes:
         simulators: files of backends' own simulators, by path.
-        libraries: libraries of C functions, by backend.
         compiled: objects and libraries of drivers, by backend and path.
         simulated_as: kind of umakit's simulator, by backend with such a simulator.
         designs: backends whose only simulator is a design.
@@ -254,11 +232,7 @@ class _Parts:
 def _add_parts(
     sources: dict[str, str], backends: Mapping[str, Backend], destination: str
 ) -> _Parts:
-    """Add the C files of drivers to generated C, and return what else backends add.
-
-    Raises:
-        LibraryError: a file is missing or cannot be exported, or two files share a path.
-    """
+    """Add the C files of drivers to generated C, and return what else backends add."""
     add_files(sources, driver_files(backends), destination)
     for backend in backends.values():
         check_buffer_alignment(backend)

@@ -15,9 +15,6 @@ def identities_of(description: Mapping[str, Any]) -> list[LayerIdentity]:
 
     In a library from before identities, operators have the names of the offload report and no
     index.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
     """
     layers = description["layers"]
     views = [layer.get("identity") for layer in layers]
@@ -38,12 +35,7 @@ def _named(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Named
 
 
 def cpu_step_kind(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the kind of a layer on the CPU, such as `quantize`, `copy` or `layout change`.
-
-    Args:
-        layer: an entry of `layers` in the section `umakit` of a library's `metadata.json`.
-        rows: `operators` of this section.
-    """
+    """Return the kind of a layer on the CPU, such as `quantize`, `copy` or `layout change`."""
     own = [rows[number] for number in layer["operators"]]
     if not own:
         return str(layer["kernel"]) or "copy"
@@ -69,9 +61,7 @@ class CpuStep:
     """A step of the program on the CPU.
 
     Attributes:
-        name: name of the step in all tables.
         kind: kind of the step, such as `quantize`, `copy` or `layout change`.
-        identity: identity of the step in terms of the model.
         reasons: reasons for the operators to stay on the CPU, each once.
     """
 
@@ -98,11 +88,7 @@ class CpuStep:
 
 
 def cpu_steps(description: Mapping[str, Any]) -> list[CpuStep]:
-    """Return the steps on the CPU in the order of execution.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
-    """
+    """Return the steps on the CPU in the order of execution."""
     rows = description["operators"]
     found = []
     for layer, identity in zip(description["layers"], identities_of(description), strict=True):

@@ -39,12 +39,7 @@ def kernel_libraries(
     """Return the libraries of backends, by backend, with the files that calls need.
 
     Args:
-        backends: backends of the program, by target name.
         texts: other C files of the export, by path below `codegen/host`.
-
-    Raises:
-        LibraryError: a file is missing, cannot be read, has a name that cannot be exported, or
-            shares its path with another file.
     """
     trees = {name: source_tree(backend) for name, backend in sorted(backends.items())}
     taken = {path.lower() for path in texts}
@@ -119,12 +114,7 @@ def _folder(backend: str, folder: str) -> str:
 
 
 def compiler_words(libraries: Mapping[str, KernelLibrary], folder: str) -> list[str]:
-    """Return the compiler options for include folders and macros of libraries.
-
-    Args:
-        libraries: libraries by backend.
-        folder: the folder `codegen/host/src`.
-    """
+    """Return the compiler options for include folders and macros of libraries."""
     words = [f"-I{folder}/{path}" for each in libraries.values() for path in each.include]
     words += [f"-D{define}" for each in libraries.values() for define in each.defines]
     return list(dict.fromkeys(words))

@@ -34,11 +34,7 @@ def describes_library(text: str | bytes) -> bool:
 
 
 def cache_folder(*parts: str) -> Path:
-    """Return a folder in the user's cache, or a temporary one if the cache is not writable.
-
-    Raises:
-        StorageError: no temporary folder can be created either.
-    """
+    """Return a folder in the user's cache, or a temporary one if the cache is not writable."""
     try:
         folder = user_cache().joinpath(*parts)
         folder.mkdir(parents=True, exist_ok=True)

@@ -61,22 +61,13 @@ def library_files(library: Path) -> list[Path]:
 
 
 def load_metadata(library: Path) -> dict[str, Any]:
-    """Read and check `metadata.json` of an exported library, a folder or a tar file.
-
-    Raises:
-        LibraryError: the folder or file is missing or damaged (names the key), or a file for
-            compilers is a link.
-    """
+    """Read and check `metadata.json` of an exported library, a folder or a tar file."""
     text, where = _read(library)
     return check_metadata(text, where)
 
 
 def _read(library: Path) -> tuple[bytes, str]:
-    """Return the text of the metadata of a library, and its path for errors.
-
-    Raises:
-        LibraryError: as in `load_metadata`, except damaged text.
-    """
+    """Return the text of the metadata of a library, and its path for errors."""
     path = library_folder(library) / METADATA
     _refuse_links(path.parent)
     try:
@@ -97,9 +88,6 @@ def _refuse_links(library: Path) -> None:
     """Refuse links among the files for compilers and emulators.
 
     Messages of compilers could quote any file behind a link. Other links are not followed.
-
-    Raises:
-        LibraryError: a file is a link; names the file.
     """
     waiting = [library / name for name in BUILT_FROM]
     links = [path for path in (library / METADATA, *waiting) if path.is_symlink()]
@@ -115,15 +103,7 @@ def _refuse_links(library: Path) -> None:
 
 
 def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
-    """Parse and check the text of a `metadata.json`, before writing or after reading.
-
-    Args:
-        text: content of the file.
-        where: path for error messages.
-
-    Raises:
-        LibraryError: the text is not JSON or does not match `umakit.library.schema`; names the key.
-    """
+    """Parse and check the text of a `metadata.json`, before writing or after reading."""
     _checked(text, where)
     data: dict[str, Any] = json.loads(text)
     return data
@@ -132,11 +112,7 @@ def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
 @functools.lru_cache(maxsize=4)
 def _checked(text: str | bytes, where: str) -> Metadata:
     """Return the checked content of a text; cached, because a command reads a library several
-    times.
-
-    Raises:
-        LibraryError: as in `check_metadata`.
-    """
+    times."""
     try:
         data: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError):
@@ -165,20 +141,12 @@ def _has_section(data: object) -> bool:
 
 
 def read_description(library: Path) -> Description:
-    """Return umakit's part of a library's metadata.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-    """
+    """Return umakit's part of a library's metadata."""
     return _checked(*_read(library)).umakit
 
 
 def read_weights(library: Path) -> bytes:
-    """Read the weights blob of a library.
-
-    Raises:
-        LibraryError: the blob is missing or cannot be read.
-    """
+    """Read the weights blob of a library."""
     path = library_folder(library) / weights_path(load_metadata(library)["umakit"]["name"])
     try:
         return path.read_bytes()

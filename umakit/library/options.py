@@ -116,11 +116,7 @@ class ExportOptions:
         return dict(zip(cpu_texts(self.cpu), find_cpus(self.cpu), strict=True))
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
-        """Return the names of the C interface that no tensor may have.
-
-        Raises:
-            MemoryPlanError: a pool has the name of another parameter of the interface.
-        """
+        """Return the names of the C interface that no tensor may have."""
         if self.weights == "blob" and any(pool.name == "weights" for pool in pools):
             raise MemoryPlanError(
                 "a memory pool cannot be called 'weights' where the weights are a blob",
@@ -138,11 +134,7 @@ class ExportOptions:
 
 
 def check_parallel(parts: int) -> None:
-    """Refuse an impossible number of parts.
-
-    Raises:
-        LibraryError: the number is 1, negative or larger than `MOST_PARTS`.
-    """
+    """Refuse an impossible number of parts."""
     if parts != 0 and not 2 <= parts <= MOST_PARTS:
         raise LibraryError(
             f"{parts} parts of a kernel cannot run at the same time",
@@ -152,11 +144,7 @@ def check_parallel(parts: int) -> None:
 
 
 def parse_weights(form: str) -> Literal["c", "blob"]:
-    """Return a form of the weights by name.
-
-    Raises:
-        LibraryError: the form is unknown.
-    """
+    """Return a form of the weights by name."""
     if form == "c":
         return "c"
     if form == "blob":
@@ -165,11 +153,7 @@ def parse_weights(form: str) -> Literal["c", "blob"]:
 
 
 def parse_overlap(when: str) -> Overlap:
-    """Return a value of `Overlap` by name.
-
-    Raises:
-        LibraryError: the value is unknown.
-    """
+    """Return a value of `Overlap` by name."""
     for overlap in get_args(Overlap):
         if when == overlap:
             found: Overlap = overlap
@@ -181,11 +165,7 @@ def parse_overlap(when: str) -> Overlap:
 
 
 def parse_choose(rule: str) -> Literal["order", "cycles"]:
-    """Return a rule to choose between accelerators by name.
-
-    Raises:
-        LibraryError: the rule is unknown.
-    """
+    """Return a rule to choose between accelerators by name."""
     if rule == "order":
         return "order"
     if rule == "cycles":

@@ -21,11 +21,7 @@ from umakit.text.rendering import render
 
 
 def compiled_content(source: Path) -> bytes:
-    """Return the content of an object or a library.
-
-    Raises:
-        LibraryError: the file is missing, cannot be read, or does not match its suffix.
-    """
+    """Return the content of an object or a library."""
     try:
         content = source.read_bytes()
     except FileNotFoundError:
@@ -42,13 +38,6 @@ def exported_name(folder: Path, name: str) -> str:
     """Return the path of an object or a library in an export.
 
     A shared library gets the name by which programs load it.
-
-    Args:
-        folder: folder of the backend.
-        name: path relative to the folder.
-
-    Raises:
-        LibraryError: the file is missing, cannot be read, or has no plain name.
     """
     path, source = PurePosixPath(name), folder / name
     if is_shared(path.name):
@@ -70,12 +59,7 @@ def exported_name(folder: Path, name: str) -> str:
 
 
 def driver_libraries(backends: Mapping[str, Backend]) -> dict[str, dict[str, bytes]]:
-    """Return the objects and libraries of drivers, by backend and path in `codegen/host/lib`.
-
-    Raises:
-        LibraryError: a file is missing, cannot be read, does not match its suffix, or shares its
-            path with another file.
-    """
+    """Return the objects and libraries of drivers, by backend and path in `codegen/host/lib`."""
     found: dict[str, dict[str, bytes]] = {}
     for backend, registered in sorted(backends.items()):
         files: dict[str, bytes] = {}
@@ -168,12 +152,7 @@ def _program_files(name: str, section: SimulatorSection, folder: Path) -> dict[s
 
 
 def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
-    """Return the files of backends' own simulators, by path in the export.
-
-    Raises:
-        AcceleratorConfigError: a file of a simulator is missing.
-        LibraryError: a file cannot be read, or has a name that the export needs.
-    """
+    """Return the files of backends' own simulators, by path in the export."""
     files: dict[str, bytes] = {}
     for name in own_simulators(backends):
         section, folder = backends[name].configuration.filled_simulator, backends[name].folder

@@ -53,15 +53,8 @@ def find_roles(
     """Determine the roles of the files of an export.
 
     Args:
-        prefix: `tvmgen_NAME`.
-        files: paths of all files of the export.
         drivers: exported paths of the sources of each driver, and of the headers of driver and
             device, by backend.
-        devices: exported paths of the sources of each simulated device, by backend.
-        simulated_as: kind of umakit's simulator, by backend with such a simulator.
-        own: builds of other simulators, by backend.
-        compiled: objects and libraries of each driver, by backend.
-        libraries: libraries of C functions, by backend.
     """
     start = f"{SOURCE_FOLDER}/"
     names = {path.removeprefix(start) for path in files if path.startswith(start)}
@@ -99,11 +92,7 @@ def _present(wanted: Sequence[str], names: set[str]) -> list[str]:
 
 
 def read_roles(metadata: Mapping[str, Any], where: str) -> Sources:
-    """Read the roles from `metadata.json`.
-
-    Raises:
-        LibraryError: the roles are missing because an older umakit wrote the file.
-    """
+    """Read the roles from `metadata.json`."""
     try:
         return Sources.model_validate(metadata["umakit"]["sources"])
     except (KeyError, ValidationError):

@@ -228,7 +228,6 @@ class LayerView(Section):
         predicted_cycles: cycles of the accelerator's clock by its cost model; None without a cost
             model, and on the CPU.
         identity: None in a library from before identities.
-        parts: number of parts of the step.
         cpu_instructions, cpu_cycles: cost of a step on the CPU by the description of the CPU; None
             if unknown.
     """
@@ -278,7 +277,6 @@ class OwnSimulator(Section):
     Attributes:
         sources: C and C++ files, as paths relative to `simulator/NAME`.
         include: folders of headers in `simulator/NAME`, in addition to the folder itself.
-        defines: macros.
         libraries: names of installed libraries, and library files as paths in `simulator/NAME`.
         program: program and arguments that the sources start, on the host only; empty if the
             sources are the simulator.
@@ -300,7 +298,6 @@ class KernelLibrary(Section):
     Attributes:
         sources: compiled C and C++ files, as paths relative to `codegen/host/src`.
         included: other files that `sources` and generated C include.
-        include: folders of headers.
         defines: macros for these files and for generated C.
         flags: compiler flags for `sources` alone.
         link: names of libraries to link instead.
@@ -327,14 +324,12 @@ class Sources(Section):
         status: C files of the statuses that drivers return.
         simulator: C files of all simulated devices.
         kinds: additional C files of the simulator, by kind of device.
-        drivers: C files of the driver, by backend.
         devices: C files of the simulated device, by backend; a board has its own.
         simulated_as: kind of umakit's simulator, by backend.
         headers: headers of the driver and its device, by backend.
         own: simulators other than umakit's in `simulator/NAME`, by backend.
         compiled: objects and libraries of drivers, by backend, as paths relative to
             `codegen/host/lib` in link order.
-        libraries: libraries of C functions, by backend.
     """
 
     model_config = ConfigDict(frozen=False)

@@ -32,11 +32,7 @@ END_OF_ARCHIVE = bytes(2 * tarfile.BLOCKSIZE)
 
 
 def tar_bytes(files: Mapping[str, str | bytes]) -> bytes:
-    """Return a tar file whose bytes depend only on the files: no times, no owners, sorted.
-
-    Args:
-        files: contents by path.
-    """
+    """Return a tar file whose bytes depend only on the files: no times, no owners, sorted."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path, content in sorted(files.items()):
@@ -51,11 +47,7 @@ class _LibraryTar(FileKind):
     """The kind of file of libraries in tar files, recognized by their content."""
 
     def wrote(self, path: Path) -> bool:
-        """Whether umakit wrote a tar file.
-
-        Raises:
-            OutputError: umakit wrote the file, but its content was changed since.
-        """
+        """Whether umakit wrote a tar file."""
         if path.stat().st_size > MOST_BYTES:
             return False
         try:
@@ -83,15 +75,7 @@ def write_tar(
     *,
     force: bool = False,
 ) -> None:
-    """Write a library as a tar file with a manifest, atomically.
-
-    Args:
-        files: contents by path.
-        inputs, force: as in `outputs.check_file`.
-
-    Raises:
-        OutputError: the file must not be replaced or cannot be written.
-    """
+    """Write a library as a tar file with a manifest, atomically."""
     content = tar_bytes(with_manifest(files, MANIFEST))
     write_file(destination, content, LIBRARY_TAR, inputs, force=force)
 
@@ -101,10 +85,6 @@ def library_folder(library: Path) -> Path:
 
     Tar files are unpacked below the user's cache into a folder named after their content, so that
     built programs can be reused.
-
-    Raises:
-        LibraryError: the file is not a tar file of a library, is damaged, contains other members
-            than a library's, or cannot be unpacked.
     """
     if not library.is_file():
         return library
@@ -139,10 +119,6 @@ def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
 
 def read_tar(data: bytes, where: str) -> dict[str, bytes]:
     """Return the files of a tar file by path, without writing anything.
-
-    Args:
-        data: content of the uncompressed tar file.
-        where: path for error messages.
 
     Raises:
         LibraryError: the data is not a tar file, is truncated, or contains anything but regular
@@ -239,17 +215,7 @@ def _forget_old_libraries(used: Path) -> None:
 
 
 def write_package(library: Path, destination: Path, force: bool) -> None:
-    """Write a library as a tar file, atomically.
-
-    Args:
-        library: folder or tar file of an exported library.
-        destination: file to write.
-        force: whether to replace also a file of other origin.
-
-    Raises:
-        LibraryError: the destination has another suffix, or a file of the library cannot be read.
-        OutputError: the destination must not be replaced, or cannot be written.
-    """
+    """Write a library as a tar file, atomically."""
     if destination.suffix != SUFFIX:
         raise LibraryError(
             f"does not end in {SUFFIX}", where=str(destination), fix="choose another name"
@@ -263,11 +229,7 @@ LEFT_OUT = ("build", "__pycache__")
 
 
 def read_files(library: Path) -> dict[str, str | bytes]:
-    """Return all files of a library by path, without build results in its folder.
-
-    Raises:
-        LibraryError: a file cannot be read, or is a link.
-    """
+    """Return all files of a library by path, without build results in its folder."""
     folder = library_folder(library)
     files: dict[str, str | bytes] = {}
     try:

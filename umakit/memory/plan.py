@@ -34,7 +34,6 @@ class GenericLayer:
     """A layer that uses its generic kernel because of the scratch limit.
 
     Attributes:
-        name: name of the layer.
         scratch_bytes: scratch of the CPU-specific kernel; None if unknown.
     """
 
@@ -84,7 +83,6 @@ class MemoryPlan:
         live_set_bound: largest total size in bytes of the tensors alive at one step, a lower bound
             for plans without in-place outputs.
         shared: input whose memory an in-place output reuses, by output.
-        planner: name of the planner.
         scratch: use of the scratch limit; None for a generic export, which has no limit.
     """
 
@@ -114,10 +112,6 @@ class PlannedProgram:
     """A network after the stages `lower`, `program` and `memory`, before C is written.
 
     Attributes:
-        program: steps, kernels and tensors of the network.
-        memory: the place of each tensor.
-        backends: used backends by target.
-        partitioned: the partitioned network.
         choice: the CPU, of several; None in a library for one CPU.
     """
 

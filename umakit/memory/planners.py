@@ -26,11 +26,7 @@ few hundred bytes could not have one row of sums."""
 
 
 def check_scratch_limit(percent: int) -> None:
-    """Refuse a scratch limit out of range.
-
-    Raises:
-        MemoryPlanError: the limit is not from 0 to `LARGEST_SCRATCH_LIMIT`.
-    """
+    """Refuse a scratch limit out of range."""
     if not 0 <= percent <= LARGEST_SCRATCH_LIMIT:
         raise MemoryPlanError(
             f"a scratch limit of {percent} % is out of range",
@@ -146,8 +142,7 @@ def optimal(lifetimes: Sequence[Lifetime]) -> Offsets:
     """Find the smallest arena by branch and bound, within a limit on the nodes of the search.
 
     The search stops when a plan meets the lower bound, which heuristics achieve for most networks.
-    A limit
-    on nodes instead of time makes the plan of a network reproducible.
+    A limit on nodes instead of time makes the plan of a network reproducible.
     """
     candidates = [
         greedy_by_size(lifetimes),
@@ -168,10 +163,8 @@ class _Search:
     """Branch and bound over plans that place pieces in order of their offsets.
 
     Any plan can be compacted, without growing, until each piece lies at 0 or directly above a piece
-    with an
-    overlapping lifetime. So the search only needs to place pieces in order of their offsets, each
-    directly
-    above the pieces with overlapping lifetimes.
+    with an overlapping lifetime. So the search only needs to place pieces in order of their
+    offsets, each directly above the pieces with overlapping lifetimes.
     """
 
     def __init__(self, lifetimes: Sequence[Lifetime], best: Offsets) -> None:

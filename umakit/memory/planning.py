@@ -30,14 +30,8 @@ def plan_memory(
     """Place the tensors of a program.
 
     Args:
-        pools: memories in order of preference; default: one pool of unlimited size that all
-            targets can access.
-        planner: a name of `umakit.memory.planners.PLANNERS`.
-
-    Raises:
-        MemoryPlanError: the planner is unknown, no pool is accessible to all users of a tensor, or
-            a pool overflows (the message names bytes and tensors) or exceeds the address range of
-            C.
+        pools: memories in order of preference; default: one pool of unlimited size that all targets
+            can access.
     """
     check_planner(planner)
     pools = tuple(pools) or memory_pools([])
@@ -73,11 +67,7 @@ def plan_memory(
 
 
 def check_planner(planner: str) -> None:
-    """Refuse an unknown planner.
-
-    Raises:
-        MemoryPlanError: the planner is unknown. The message lists the planners.
-    """
+    """Refuse an unknown planner."""
     if planner not in PLANNERS:
         raise MemoryPlanError(
             f"there is no memory planner {planner!r}", fix=f"choose from {', '.join(PLANNERS)}"
@@ -176,14 +166,7 @@ def fill_pools(
     """Assign a pool and an offset to every piece of memory.
 
     Args:
-        pieces: the pieces with their lifetimes and sizes in bytes.
         candidates: pools by piece, in order of preference, at least one each.
-        pools: all pools.
-        planner: function that places the pieces of one pool.
-        label: function that names a piece in errors.
-
-    Raises:
-        MemoryPlanError: a pool overflows and none of its pieces can move to another pool.
     """
     return _Assignment(pieces, candidates, pools, planner, label).run()
 
@@ -192,14 +175,11 @@ class _Assignment:
     """Search for an assignment without overflow.
 
     All pieces start in their first pool. While a pool overflows, a piece that is alive at the
-    fullest step
-    moves to its next pool. At the end, pieces move back to pools with enough room.
+    fullest step moves to its next pool. At the end, pieces move back to pools with enough room.
 
     If the pieces alive at one step overflow a pool, every solution moves one of these pieces. So
-    trying
-    each piece in turn finds a solution if one exists. The search starts with the largest piece that
-    fits
-    into its next pool, and stops after `MOST_TRIALS` assignments.
+    trying each piece in turn finds a solution if one exists. The search starts with the largest
+    piece that fits into its next pool, and stops after `MOST_TRIALS` assignments.
     """
 
     def __init__(
@@ -318,7 +298,6 @@ def in_own_scratchpads(program: Program, names: Mapping[tuple[str, str], str]) -
     """Rename the scratchpads of a program's tensors to their names in the build.
 
     Args:
-        program: the program, with scratchpad names of the backends.
         names: scratchpad names in the build, by target and the backend's name.
     """
     tensors = dict(program.tensors)
@@ -331,13 +310,7 @@ def in_own_scratchpads(program: Program, names: Mapping[tuple[str, str], str]) -
 
 
 def scratchpads_hold(program: Program, pools: Sequence[MemoryPool], planner: str) -> bool:
-    """Return whether a planner finds offsets for all scratchpad tensors.
-
-    Args:
-        program: the program.
-        pools: pools of the build.
-        planner: a name of `umakit.memory.planners.PLANNERS`.
-    """
+    """Return whether a planner finds offsets for all scratchpad tensors."""
     lifetimes = tensor_lifetimes(program)
     for pool in pools:
         inside = [
@@ -357,13 +330,7 @@ def scratchpads_hold(program: Program, pools: Sequence[MemoryPool], planner: str
 def shared_memory(
     program: Program, lifetimes: list[Lifetime], reachable: Callable[[frozenset[str]], bool]
 ) -> dict[str, str]:
-    """Return the input whose memory an in-place output reuses, by output.
-
-    Args:
-        program: the program; kernels list the inputs that they may overwrite.
-        lifetimes: lifetimes of all tensors.
-        reachable: function that tells whether all targets of a set can access some memory.
-    """
+    """Return the input whose memory an in-place output reuses, by output."""
     by_name = {item.name: item for item in lifetimes}
     users = tensor_users(program)
     shared: dict[str, str] = {}

@@ -104,10 +104,6 @@ def memory_pools(
             memory, except scratchpads, which belong to one backend (see `scratchpad_names`).
         requested: pools of the board. A request overrides the size of a declared pool, the stricter
             alignment wins, and the backend's `reachable_by` stays.
-
-    Raises:
-        MemoryPlanError: two backends disagree about a pool, a pool is requested twice, or a
-            requested name is ambiguous between scratchpads.
     """
     pools: dict[str, MemoryPool] = {}
     others = scratchpad_names(backends)
@@ -158,9 +154,6 @@ def _aligned(pool: MemoryPool, backends: Sequence[Backend]) -> MemoryPool:
 def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:
     """Return unique names for scratchpads whose name several backends declare.
 
-    Args:
-        backends: backends of one build.
-
     Returns:
         `TARGET_NAME` by target and name; empty if all names differ.
     """
@@ -184,7 +177,6 @@ def requested_pools(
     Args:
         requested: pools under the user's names. `TARGET_NAME` is an accelerator's scratchpad whose
             name another accelerator shares, used or not.
-        backends: all given backends.
         used: backends of the build; requests for other backends are dropped.
     """
     owners = {other: place for place, other in scratchpad_names(backends).items()}

@@ -23,10 +23,8 @@ def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
     Copies to another layout are not scratch, so only a limit of 0 forbids such copies.
 
     Args:
-        generic: memory plan of the generic export.
         percent: percent above the larger live-set bound of `generic` and of `program` without
             scratch, at least `SMALL_SCRATCH` bytes; 0 allows only the arena of `generic`.
-        program: the network for the CPU.
     """
     if percent == 0:
         return generic.arena_size
@@ -46,12 +44,9 @@ def within_limit(
     """Return a network for a CPU with an arena within the limit.
 
     First the layers above the limit take generic kernels. If this is not enough, the network also
-    keeps
-    its layout, which avoids layout copies. The last resort is the generic network.
+    keeps its layout, which avoids layout copies. The last resort is the generic network.
 
     Args:
-        generic: the network for any CPU.
-        percent: the limit, as in `largest_arena`.
         plan: plans the network for the CPU, given the rows of the offload report with generic
             kernels and whether to keep the layout.
     """
@@ -90,9 +85,6 @@ def layers_above(
     fragmentation enlarges the arena, and the function returns the layer with the most scratch.
 
     Args:
-        program: the network for the CPU.
-        plan: memory plan above the limit.
-        most: largest arena in bytes.
         generic_rows: rows of the offload report that already have generic kernels.
     """
     candidates = {

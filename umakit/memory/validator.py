@@ -17,13 +17,7 @@ from umakit.program.program import KernelCall, Program, Role
 
 
 def validate_plan(program: Program, plan: MemoryPlan) -> None:
-    """Check that a plan keeps every tensor intact from its write to its last read.
-
-    Raises:
-        MemoryPlanError: a pool is larger than its memory; a tensor has no offset or two, lies
-            outside its pool, is misaligned or not accessible to a kernel that uses it; two tensors
-            of one step overlap; a tensor is overwritten before its last use.
-    """
+    """Check that a plan keeps every tensor intact from its write to its last read."""
     for pool in plan.pools:
         if pool.pool.size is not None and pool.size > pool.pool.size:
             raise MemoryPlanError(
@@ -98,11 +92,7 @@ class _Replay:
         self._owner = np.full(len(borders), -1, dtype=np.int64)
 
     def run(self) -> None:
-        """Replay all steps.
-
-        Raises:
-            MemoryPlanError: a tensor has lost bytes before its last use.
-        """
+        """Replay all steps."""
         running: list[tuple[int, KernelCall]] = []
         for step, call in enumerate(self._program.calls):
             inputs = [name for name in (*call.inputs, *call.kept) if name in self._offsets]

@@ -73,9 +73,6 @@ def import_network(
 ) -> Network:
     """Run the first two stages, `frontend` and `quantized`: from a file to integer operators.
 
-    Args:
-        source, name, parameters, input_shapes, rounding: as in `compile_model`.
-
     Raises:
         ModelError: the source cannot be read, imported or computed in integers.
     """
@@ -102,9 +99,6 @@ def partition_model(
     """Run the front half, `frontend`, `quantized` and `partition`.
 
     Args:
-        source, backends, name, parameters, input_shapes, rounding, progress, notice: as in
-            `compile_model`.
-        keep_layout: as in `ExportOptions`.
         options: options of the compilation, of which `choose` and `keep_layout` apply; default:
             `ExportOptions()`.
 
@@ -135,17 +129,8 @@ def partition_network(
     options: ExportOptions,
     progress: Progress = lambda stage: None,
 ) -> Partitioned:
-    """Run the stage `partition`. With `choose="cycles"`, also run all other stages to count cycles.
-
-    Args:
-        model: the network with integer operators.
-        backends, progress: as in `compile_model`.
-        options: options of the compilation.
-
-    Raises:
-        OffloadError: nothing runs on an accelerator, and `options.require_offload` is set.
-        UmakitError: a predicate of a backend failed, or the records are not usable.
-    """
+    """Run the stage `partition`. With `choose="cycles"`, also run all other stages to count
+    cycles."""
 
     def stage(order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
         return partition(
@@ -238,11 +223,7 @@ def compile_model(
 
 
 def _check_types(backends: object, output: object, options: object) -> None:
-    """Refuse arguments of `compile_model` with wrong types, which scripts may pass.
-
-    Raises:
-        InputError: names the argument and its correct form.
-    """
+    """Refuse arguments of `compile_model` with wrong types, which scripts may pass."""
     if isinstance(backends, Backend | str | os.PathLike) or not isinstance(backends, Sequence):
         raise InputError(
             "backends is not a list of backends", fix='write [umakit.find_backend("NAME")]'
@@ -271,9 +252,6 @@ def export_program(
     """Run the second half, `lower`, `program`, `memory`, `codegen` and `library`.
 
     Args:
-        model: the network with integer operators.
-        partitioned: the partitioned network.
-        backends, options, progress: as in `compile_model`.
         destination: the folder or tar file to write.
 
     Raises:
@@ -297,15 +275,7 @@ def _export_for_cpus(
     options: ExportOptions,
     progress: Progress,
 ) -> Library:
-    """Write one library for several CPUs.
-
-    Args:
-        model, partitioned, backends, destination, options, progress: as in `export_program`; the
-            network is partitioned for the first CPU.
-
-    Raises:
-        UmakitError: a stage refused the network; the subclass tells the stage.
-    """
+    """Write one library for several CPUs."""
     partitioned_for = {next(iter(options.cpus)): partitioned}
     texts = {cpu.name: text for text, cpu in options.cpus.items()}
     planned: dict[str, PlannedProgram] = {}
@@ -345,15 +315,11 @@ def plan_program(
     """Run the stages `lower`, `program` and `memory`. A CPU-specific arena stays within its limit.
 
     Args:
-        model, partitioned, backends, options, progress: as in `export_program`.
         generic: the network for any CPU, the reference of the limit; planned here by default.
 
     Returns:
         The program with its partitioned network, which differs from `partitioned` if the limit of
         the arena forbids the layout of the CPU.
-
-    Raises:
-        UmakitError: a stage refused the network; the subclass tells the stage.
     """
     cpu = find_cpu(options.cpu)
     records = None if options.records is None else Path(options.records)

@@ -9,8 +9,7 @@ measures. So the combination is run too, and the cheapest of all runs wins. Ties
 order.
 
 If the description of the CPU has costs, the network without accelerators is a further candidate,
-and
-the CPU competes for single layers with predicted cycles.
+and the CPU competes for single layers with predicted cycles.
 """
 
 from __future__ import annotations
@@ -58,13 +57,7 @@ Run = Callable[[Path, Mapping[str, npt.NDArray[Any]]], Sequence[int | None]]
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages that compile the network, and the run of the library.
-
-    Attributes:
-        partition: the stage `partition`.
-        export: the stages after it.
-        run: runs a library on this machine.
-    """
+    """The stages that compile the network, and the run of the library."""
 
     partition: PartitionStage
     export: Export
@@ -92,13 +85,7 @@ def choose_by_cycles(
     """Return the network with the fewest cycles. Its report holds the comparison.
 
     Args:
-        backends: accelerators in order of priority, at least one.
-        stages: what compiles and runs the network.
-        progress: callback with a description of each run.
         cpu: the CPU, a candidate if it has costs; None for any.
-
-    Raises:
-        BackendError: a predicate of a backend failed.
     """
     ways = _in_orders(backends, stages, progress)
     steps: tuple[TakenLayer, ...] = ()
@@ -186,8 +173,7 @@ def _cycles_at_one_clock(way: _Way, costs: LayerCosts) -> tuple[int, float]:
     """Return the known cycles of a way's layers, and the factor for CPU cycles.
 
     The unit is cycles of the first accelerator's clock if all clocks are known. Otherwise all
-    clocks
-    count as equal.
+    clocks count as equal.
     """
     targets = {each.target for each in costs.layers}
     layers = [each for each in way.layers.taken if each.cycles is not None]
@@ -299,10 +285,6 @@ def cycles_of_layers(partitioned: Partitioned, stages: Stages) -> Layers:
     """Compile a network and run it once on this machine, with inputs of zeros.
 
     Accelerator cycles come from simulators, or else from cost models. CPU cycles are predicted.
-
-    Args:
-        partitioned: the partitioned network.
-        stages: what compiles and runs the network.
 
     Raises:
         UmakitError: the network cannot be compiled.

@@ -38,15 +38,7 @@ def plan_program(
     progress: Progress = lambda stage: None,
     generic_rows: Collection[int] = (),
 ) -> PlannedProgram:
-    """Run the stages `lower`, `program` and `memory`, without a limit of the arena.
-
-    Args:
-        model, partitioned, backends, options, progress: as in `umakit.pipeline.export_program`.
-        generic_rows: as in `umakit.lower.lower`.
-
-    Raises:
-        UmakitError: a stage refused; the subclass tells the stage.
-    """
+    """Run the stages `lower`, `program` and `memory`, without a limit of the arena."""
     with naming_file_of(model):
         progress("lowering to kernels")
         lowered = lower_to_kernels(model, partitioned, backends, options, generic_rows)
@@ -84,12 +76,6 @@ def with_parts(
     """Return a planned program with kernels in parts, if the options ask for parts.
 
     Neither the kernels of a program nor the results depend on parts.
-
-    Args:
-        backends, options: as in `umakit.pipeline.export_program`.
-
-    Raises:
-        MemoryPlanError: a memory pool is too small for the scratch of all parts.
     """
     if not options.parallel:
         return planned
@@ -108,16 +94,7 @@ def lower_to_kernels(
     options: ExportOptions,
     generic_rows: Collection[int] = (),
 ) -> Lowered:
-    """Run the stage `lower` with the tilings, choices and records of the options.
-
-    Args:
-        model, partitioned, backends, options: as in `umakit.pipeline.export_program`.
-        generic_rows: as in `umakit.lower.lower`.
-
-    Raises:
-        RecordsError: the records cannot be used for this model on these backends.
-        LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
-    """
+    """Run the stage `lower` with the tilings, choices and records of the options."""
     records = None if options.records is None else Path(options.records)
     tilings = {} if records is None else read_tilings(records, model, backends)
     lowered = lower(

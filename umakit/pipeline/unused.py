@@ -28,17 +28,7 @@ from umakit.registration.backend import Backend
 def with_advice(
     partitioned: Partitioned, model: Model, backends: Sequence[Backend], options: ExportOptions
 ) -> Partitioned:
-    """Return a partitioned network whose report has advice for each unused accelerator.
-
-    Args:
-        partitioned: the partitioned network.
-        model: the network with integer operators.
-        backends: accelerators in order of priority.
-        options: options of the compilation.
-
-    Raises:
-        OffloadError: an accelerator is unused, and `options.require_offload` is set.
-    """
+    """Return a partitioned network whose report has advice for each unused accelerator."""
     report = partitioned.report
     by_name = {backend.target_name: backend for backend in backends}
     unused = tuple(

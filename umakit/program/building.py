@@ -29,17 +29,7 @@ QUANTIZED = ("int8", "uint8", "int16", "uint16")
 def build_program(
     model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str] = ()
 ) -> Program:
-    """Flatten a lowered network into a program.
-
-    Args:
-        model: the network's interface.
-        lowered: kernels and kernel calls of the network.
-        report: placement of each operator.
-        reserved: names that the C interface uses for anything but tensors.
-
-    Raises:
-        LoweringError: the network holds control flow, or a call that is not a kernel.
-    """
+    """Flatten a lowered network into a program."""
     return _Builder(model, lowered, report, reserved).build()
 
 
@@ -148,14 +138,7 @@ class _Builder:
         raise LoweringError(f"a {type(expression).__name__} in `main` cannot become C")
 
     def _constant(self, array: npt.NDArray[Any], layer: str, label: str, part: str) -> str:
-        """Return the name of a constant. Equal constants share the name of the first layer.
-
-        Args:
-            array: values of the constant.
-            layer: symbol of the layer that reads the constant.
-            label: name of the layer in messages and comments.
-            part: role of the constant, for example `weights`.
-        """
+        """Return the name of a constant. Equal constants share the name of the first layer."""
         key = (str(array.dtype), tuple(array.shape), array.tobytes())
         if key not in self._constant_names:
             shape = tuple(int(size) for size in array.shape)
@@ -243,11 +226,7 @@ class _Builder:
         return arguments, roles
 
     def _results(self, call: tvm_api.Call, layer: str, label: str) -> list[str]:
-        """Return the names of a call's results.
-
-        Raises:
-            LoweringError: a result has no static shape.
-        """
+        """Return the names of a call's results."""
         fields = tvm_api.tuple_fields(call.ty_args[0])
         results: list[str] = []
         for number, kind in enumerate(fields):

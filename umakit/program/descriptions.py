@@ -30,8 +30,6 @@ class TensorDescription:
     Attributes:
         tensor: name in the program.
         label: name in the user's model; for a result, the label of its step.
-        shape: shape in elements.
-        role: role in the library's interface.
         quantization: per-tensor scale and zero point of the model, if any.
         place: for a tensor that exists only in a scratchpad, index of the kernel parameter with its
             offset, counted from the end (-1 is the last); None for other tensors.
@@ -51,11 +49,9 @@ class KernelDescription:
     """Description of a step.
 
     Attributes:
-        number: number of the step in the program.
         label: names of the operators in the user's model.
         operators: names of the operators in the offload report.
         target: `cpu` or a backend.
-        macs: multiply-accumulates.
         inputs: operands in the order of the kernel's parameters, including tensors that exist only
             in a scratchpad.
         outputs: results, in the same form.
@@ -81,12 +77,7 @@ class KernelDescription:
 def describe(
     program: Program, backends: Mapping[str, Backend]
 ) -> tuple[KernelDescription | None, ...]:
-    """Return the description of each step of a program; None for a plain copy.
-
-    Args:
-        program: the straight-line program.
-        backends: backends of the program's kernels by target name.
-    """
+    """Return the description of each step of a program; None for a plain copy."""
     return tuple(
         _described(program, number, call, backends.get(call.target)) if call.kernel else None
         for number, call in enumerate(program.calls)

@@ -30,8 +30,6 @@ def overlap_with_cpu(
     """Overlap CPU steps with accelerator steps.
 
     Args:
-        program: a program whose kernels wait for their accelerator.
-        backends: backends by target, with the driver calls of `_register_completion`.
         when: `free` if the lower bound of the memory must not grow, `always` or `never`.
 
     Returns:
@@ -121,7 +119,6 @@ def in_parts(program: Program, most: int) -> Program:
     Each part has its own scratch.
 
     Args:
-        program: the program.
         most: maximum number of parts of a kernel; 0 leaves the program unchanged.
     """
     if most == 0:

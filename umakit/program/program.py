@@ -70,7 +70,6 @@ class Resident:
         tensor: the tensor, described as in shared memory.
         place: name of the scratch tensor that holds the data.
         index: index among the layer's inputs or outputs, counting scratchpad tensors.
-        is_result: whether the step computes the tensor.
     """
 
     tensor: Tensor
@@ -98,15 +97,12 @@ class KernelCall:
 
     Attributes:
         kernel: name of the kernel; empty for a plain copy of the input to the output.
-        inputs: names of the tensors that are read.
         outputs: names of the tensors that are written in full.
-        scratch: names of the scratch tensors of this step.
         kept: scratch tensors that hold an earlier step's result in a scratchpad.
         completion: driver call, behind later steps, that waits for the accelerator; None if the
             kernel returns when all work is done.
         label: unique name of the step for users, for example in profiles: `conv1 + relu1`.
         target: `cpu` or a backend.
-        macs: multiply-accumulates of the step.
         rows: rows of the offload report that the step computes, in order.
         operators: names of the operators in the offload report.
         symbol: unique prefix of the C names of kernel, tensors and constants.
@@ -192,9 +188,7 @@ class Program:
     Attributes:
         name: C identifier of the model.
         tensors: tensors by name, in order of their first mention.
-        constants: values of constant tensors.
         calls: steps in execution order.
-        kernels: kernels by name.
         inputs: tensor names in the order of the model's inputs.
         outputs: tensor names in the order of the model's outputs.
         fingerprint: SHA-256 of the model file; empty for a model that was an object.
@@ -205,7 +199,6 @@ class Program:
         index_checks: whether kernels check indices that are computed at run time.
         cpu: the CPU that kernels are scheduled for; None for any.
         quantizations: per-tensor quantization of intermediate tensors, by name.
-        sources: operators of the model file by name.
         parts: maximum number of concurrent parts of a kernel; 0 if the library has no function with
             a callback for parts.
         choices: decisions of the rules for CPU kernels.

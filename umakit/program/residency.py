@@ -25,8 +25,6 @@ class Copy:
     """A driver call of a step that copies a whole tensor of the program.
 
     Attributes:
-        step: index of the step that makes the call.
-        node: the driver call in the step's kernel.
         tensor: name of the tensor in shared memory.
         place: name of the scratch tensor in the scratchpad.
     """
@@ -42,7 +40,6 @@ class _Candidate:
     """A tensor that could stay in a scratchpad.
 
     Attributes:
-        tensor: name of the tensor.
         holder: copy of the first step with the tensor in the scratchpad.
         readers: later loads to drop.
         elsewhere: whether other steps read the tensor in shared memory, so that its store must
@@ -71,8 +68,6 @@ def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits:
     The tensors that save the most bytes are tried first.
 
     Args:
-        program: a program in which each kernel loads and stores its own tensors.
-        backends: backends by target, with the driver calls of `_register_transfers`.
         fits: callback to the later memory stage: whether a program's tensors fit into the
             scratchpads.
 

@@ -2,12 +2,10 @@
 """C names of a program's layers, kernels, constants and tensors.
 
 A layer's name is derived from the user's model: `conv1`, with `conv1_weights` and `conv1_output`.
-Names
-are unique in a program, ignoring case. With the model's prefix, a name has at most the number of
-characters that C99 (5.2.4.1) distinguishes in internal names, unless the model's name is long; see
-`room`. C99's limit of 31 characters for external names is ignored: the prefix alone may exceed it,
-and
-no current linker has this limit.
+Names are unique in a program, ignoring case. With the model's prefix, a name has at most the number
+of characters that C99 (5.2.4.1) distinguishes in internal names, unless the model's name is long;
+see `room`. C99's limit of 31 characters for external names is ignored: the prefix alone may exceed
+it, and no current linker has this limit.
 """
 
 from __future__ import annotations
@@ -50,12 +48,7 @@ class LayerSymbols:
     """Names of layers, unique in a program.
 
     Numbers in a name come from the layer's own name, except an eight-digit digest at the end, and
-    `_no2`,
-    `_no3`, ... for layers with equal names.
-
-    Args:
-        model: name of the model in C.
-        names: names of all layers in the user's model; more layers may follow.
+    `_no2`, `_no3`, ... for layers with equal names.
     """
 
     def __init__(self, model: str, names: Iterable[str] = ()) -> None:
@@ -70,8 +63,7 @@ class LayerSymbols:
         """Return a unique name for a layer.
 
         The name is the whole name if short enough, else the longest fitting part that no other
-        layer has, else
-        the shortest part that no other layer has, abbreviated.
+        layer has, else the shortest part that no other layer has, abbreviated.
 
         Args:
             name: name in the user's model, any text. Slashes separate parts, as in
@@ -110,8 +102,6 @@ class LayerSymbols:
         """Return a name of a layer's part for a symbol behind the prefix.
 
         Args:
-            layer: name from `layer`.
-            part: part of the layer, for example `weights`.
             taken: used names in lower case.
         """
         return _numbered(layer, part, self._room, taken)

@@ -16,16 +16,7 @@ from umakit.records.tilings import Records, read_records, write_records
 
 
 def read_choices(path: Path, model: Model, cpu: Cpu) -> Mapping[KernelKey, Choice]:
-    """Read the choices of a file by kernel; empty if the file holds tilings.
-
-    Args:
-        path: path of the records.
-        model: the compiled model.
-        cpu: the target CPU.
-
-    Raises:
-        RecordsError: the records cannot be read, or are for another model or CPU.
-    """
+    """Read the choices of a file by kernel; empty if the file holds tilings."""
     records = read_records(path)
     if records.owner.cpu is None:
         return {}
@@ -40,16 +31,7 @@ def read_choices(path: Path, model: Model, cpu: Cpu) -> Mapping[KernelKey, Choic
 
 
 def is_of_another(path: Path, cpu: Cpu, names: Sequence[str]) -> bool:
-    """Whether records belong to another CPU of a library for several CPUs.
-
-    Args:
-        path: path of the records.
-        cpu: a CPU of the library.
-        names: names of all CPUs of the library.
-
-    Raises:
-        RecordsError: the records cannot be read.
-    """
+    """Whether records belong to another CPU of a library for several CPUs."""
     owner = read_records(path).owner
     return owner.cpu is not None and owner.name != cpu.name and owner.name in names
 
@@ -64,15 +46,9 @@ def check_choices(
     """Refuse records that do not fit the network's kernels.
 
     Args:
-        path: path of the records.
-        recorded: choices of the records.
         choices: choices before layers above the arena's limit were scheduled as for any CPU.
-        cpu: the target CPU.
         has_backends: whether accelerators may have taken layers; kernels of these layers are
             missing.
-
-    Raises:
-        RecordsError: the network has no such kernel, or a kernel cannot have its choice.
     """
     if choices.refused:
         key = choices.refused[0]
@@ -94,16 +70,7 @@ def check_choices(
 
 
 def existing_kernels(path: Path, owner: Owner, origin: Origin) -> Records:
-    """Read the records of kernels in a file; empty if there is no file.
-
-    Args:
-        owner: the model and the CPU.
-        origin: origin of the figures.
-
-    Raises:
-        RecordsError: the file is for another owner, its figures have another origin, or the folder
-            does not exist.
-    """
+    """Read the records of kernels in a file; empty if there is no file."""
     where = short_path(path)
     if not path.exists():
         if not path.parent.is_dir():
@@ -126,18 +93,7 @@ def keep_kernels(
     kernels: Sequence[KernelRecord],
     inputs: Iterable[Path] = (),
 ) -> None:
-    """Add records of kernels to a file, under a lock against other processes that add records.
-
-    Args:
-        path: path of the file; created if missing.
-        owner: the model and the CPU.
-        origin: origin of the figures.
-        kernels: new records; replace records of the same kernels.
-        inputs: input files, which must not be overwritten.
-
-    Raises:
-        RecordsError: the file is for another owner, or cannot be written.
-    """
+    """Add records of kernels to a file, under a lock against other processes that add records."""
 
     def content() -> bytes:
         replaced = {record.kernel for record in kernels}

@@ -35,9 +35,7 @@ class KernelRecord:
     """The result of the search for one kernel.
 
     Attributes:
-        kernel: key of the kernel.
         operators: names of the model's operators, for each occurrence of the kernel.
-        choice: the best choice.
         own: the rule's own choice.
         trials: number of other choices that were tried.
         times: times of the best choice; None for the rule's own choice, or if instructions are
@@ -74,9 +72,7 @@ class Origin:
 
     Attributes:
         figures: measured `times`, or counted `instructions`.
-        device: name of the device.
         machine: the processor of the host, or the emulator; empty if unknown.
-        compiler: the C compiler and its version.
     """
 
     figures: Literal["times", "instructions"]

@@ -139,16 +139,7 @@ class Owner:
 
 
 def check_same_owner(mine: Owner, owner: Owner, where: str) -> None:
-    """Refuse records of another owner.
-
-    Args:
-        mine: owner of the records.
-        owner: required owner.
-        where: file of the records, for messages.
-
-    Raises:
-        RecordsError: the model, backend, hardware parameters, cost model or CPU differ.
-    """
+    """Refuse records of another owner."""
     if mine.name != owner.name or (mine.cpu is None) != (owner.cpu is None):
         kind = "backend" if owner.cpu is None else "CPU"
         raise RecordsError(

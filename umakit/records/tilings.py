@@ -72,14 +72,11 @@ class Record:
     """The result of the search for one layer.
 
     Attributes:
-        layer: sizes of the layer.
         operators: names of the model's operators, for each occurrence of the layer.
-        tiling: the best tiling.
         bound: lower bound of the cycles of all tilings.
         default: cycles of the default tiling by the cost model.
         predicted: cycles of the best tiling by the cost model.
         simulated: cycles of the best tiling in the simulator; None if not run.
-        effort: extent of the search.
         default_simulated: cycles of the default tiling in the simulator; None if not run, as in
             records of umakit 0.2.0.
     """
@@ -139,9 +136,6 @@ class Records:
     """All records of a model on a backend, or for a CPU.
 
     Attributes:
-        owner: owner of the records.
-        layers: layers on a backend.
-        kernels: kernels for a CPU.
         origin: origin of the figures of kernels; None without kernels.
     """
 
@@ -182,15 +176,7 @@ class Records:
         return Records(self.owner, tuple(layers))
 
     def write(self, path: Path, inputs: Iterable[Path] = ()) -> None:
-        """Write the file atomically.
-
-        Args:
-            path: path of the file; existing records are replaced.
-            inputs: input files, which must not be overwritten.
-
-        Raises:
-            RecordsError: the file must not be replaced, or cannot be written.
-        """
+        """Write the file atomically."""
         write_records(path, self.content(), inputs)
 
     def content(self) -> bytes:
@@ -227,10 +213,6 @@ def write_records(path: Path, content: bytes | Callable[[], bytes], inputs: Iter
 
     Args:
         content: the content, or a function that returns it under a lock against other processes.
-        inputs: input files, which must not be overwritten.
-
-    Raises:
-        RecordsError: the file must not be replaced, or cannot be written.
     """
     try:
         write_file(path, content, RECORDS, inputs)
@@ -250,19 +232,11 @@ def add_record(
     """Add a record to a file, under a lock against other processes that add records.
 
     Args:
-        path: path of the file; created if missing.
-        owner: owner of the records.
-        record: record of a layer.
-        inputs: input files, which must not be overwritten.
         instead_of: the previous record of this layer in the file. Another record of at least the
             same effort came from another process meanwhile and is kept.
-        machine: as in `check_owner`.
 
     Returns:
         The records in the file now.
-
-    Raises:
-        RecordsError: the file is for another owner, or cannot be written.
     """
     merged = Records(owner)
 
@@ -279,11 +253,7 @@ def add_record(
 
 
 def existing_records(path: Path, owner: Owner, machine: TileMachine | None = None) -> Records:
-    """Read the existing records of a file; empty if there is no file.
-
-    Raises:
-        RecordsError: the file is for another owner, or the folder does not exist.
-    """
+    """Read the existing records of a file; empty if there is no file."""
     if not path.exists():
         if not path.parent.is_dir():
             raise RecordsError("no such folder", where=short_path(path.parent))
@@ -296,17 +266,7 @@ def existing_records(path: Path, owner: Owner, machine: TileMachine | None = Non
 def read_tilings(
     path: Path, model: Model, backends: Sequence[Backend]
 ) -> dict[str, Mapping[Layer, Tiling]]:
-    """Read the tilings of a file, by target and layer.
-
-    Args:
-        path: path of the records.
-        model: the compiled model.
-        backends: backends, including the backend of the records. Records of kernels for a CPU have
-            no tilings.
-
-    Raises:
-        RecordsError: the records cannot be read, or are for another model, backend or version.
-    """
+    """Read the tilings of a file, by target and layer."""
     records = read_records(path)
     if records.owner.backend is None:
         return {}  # of kernels, see `umakit.records.choices`
@@ -325,16 +285,7 @@ def read_tilings(
 
 
 def check_use(path: Path, target: str, planned: PlannedLayers) -> None:
-    """Refuse records that match none of a network's layers.
-
-    Args:
-        path: path of the records.
-        target: target of the records.
-        planned: layers that the target's planner cut.
-
-    Raises:
-        RecordsError: no layer was cut by a tiling of the records.
-    """
+    """Refuse records that match none of a network's layers."""
     if not planned.tuned:
         raise RecordsError(
             f"has none of the network's {len(planned.layers)} layers on {target}",
@@ -344,11 +295,7 @@ def check_use(path: Path, target: str, planned: PlannedLayers) -> None:
 
 
 def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse an output file that is an input or does not contain records.
-
-    Raises:
-        RecordsError: the file must not be written; names it.
-    """
+    """Refuse an output file that is an input or does not contain records."""
     try:
         check_file(path, RECORDS, inputs)
     except OutputError as error:
@@ -358,11 +305,7 @@ def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def read_records(path: Path) -> Records:
-    """Read a file of records.
-
-    Raises:
-        RecordsError: the file does not exist, contains no records, or is of another version.
-    """
+    """Read a file of records."""
     return _DOCUMENT.read(path)
 
 
@@ -372,14 +315,8 @@ def check_owner(
     """Refuse records of another owner.
 
     Args:
-        owner: required owner.
-        path: path of the file.
         machine: the owner's machine; optional for a systolic array, which the owner describes
             completely.
-
-    Raises:
-        RecordsError: the model, backend, hardware parameters or cost model differ, or a tiling is
-            invalid for its layer.
     """
     where = short_path(path)
     check_same_owner(records.owner, owner, where)

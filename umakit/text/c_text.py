@@ -29,7 +29,6 @@ class CText:
         text: the expression in one line; `$name` stands for an operand.
         names: operands in the order of first use.
         function: called function; empty if the expression is not a plain call.
-        arguments: texts of the call's arguments.
         returns_status: whether the call has a result, without a cast to void.
         identifiers: C identifiers in the expression, except structure members.
     """
@@ -57,7 +56,6 @@ def read_expression(text: str, what: str = "the text") -> CText:
 
     Args:
         text: the expression. `(void)` in front of a call marks a call without a result.
-        what: name of the text in error messages.
 
     Raises:
         BackendError: the text is not a single C expression, has a comment or preprocessor

@@ -2,11 +2,9 @@
 """Escaping of untrusted text, with one function per target language.
 
 Names of layers and tensors, paths and descriptions may hold any characters. Before such a text is
-shown
-or written, the function of the target language escapes it. Libraries escape JSON (`json.dumps`) and
-HTML (`umakit.text.rendering.render_html` escapes every value). `umakit.text.names` makes names
-plain
-before they become part of code, build files or paths.
+shown or written, the function of the target language escapes it. Libraries escape JSON
+(`json.dumps`) and HTML (`umakit.text.rendering.render_html` escapes every value).
+`umakit.text.names` makes names plain before they become part of code, build files or paths.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 """Identities of operators and layers, which match the figures of two exports.
 
 An operator's identity is its position in the model file, so that it does not depend on the machine,
-the
-tiling or the version of umakit. A layer's identity is the set of operators that it computes.
+the tiling or the version of umakit. A layer's identity is the set of operators that it computes.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class LayerIdentity:
     Attributes:
         key: unique name for readers, with a number if earlier layers have the same name, such as
             `softmax #2`.
-        role: role of the layer.
         operators: operators of the model in execution order. A fused chain, such as a quantized
             Conv with a Relu, lists the operator that names the chain and the operator that yields
             the result. A layout change lists the operators whose results it transposes.
@@ -74,8 +72,6 @@ class NamedLayer:
     """A layer before it has an identity.
 
     Attributes:
-        label: name for readers.
-        role: role of the layer.
         names: names of the computed operators, in order, possibly repeated.
     """
 
@@ -90,7 +86,6 @@ def layer_identities(
     """Return the identity of each layer of a network, in order.
 
     Args:
-        layers: all layers in the order of execution.
         sources: operators of the model by name. Unlisted operators get no index.
     """
     layers = list(layers)
@@ -129,12 +124,9 @@ def matched_layers(one: Sequence[LayerIdentity], other: Sequence[LayerIdentity])
     """Return the matching layers of two networks, in the order of `one`.
 
     Layers match if they share an operator of the model by name, directly or through other layers.
-    If one
-    machine fuses two operators and the other does not, one layer matches two. A layer without
-    operators,
-    such as a copy, matches by key. Layers of only one network come with an empty tuple; layers of
-    `other`
-    come last.
+    If one machine fuses two operators and the other does not, one layer matches two. A layer
+    without operators, such as a copy, matches by key. Layers of only one network come with an empty
+    tuple; layers of `other` come last.
     """
     groups: dict[object, int] = {}
     parents = list(range(len(one) + len(other)))

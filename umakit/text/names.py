@@ -2,10 +2,8 @@
 """Names that must be valid in C, in Python and as file names.
 
 Functions of this module turn any model name into ASCII letters, digits and underscores, which are
-safe
-in C, CMake, Kconfig, YAML, shell lines and paths. `umakit.text.escaping` handles texts that keep
-their
-characters.
+safe in C, CMake, Kconfig, YAML, shell lines and paths. `umakit.text.escaping` handles texts that
+keep their characters.
 """
 
 from __future__ import annotations
@@ -160,9 +158,6 @@ def plain_file_name(name: str) -> str:
 
     In other names special characters become underscores, and a digest keeps them distinct:
     `my_npu.h` stays, `my npu.h` becomes `my_npu_2ef026f5.h`.
-
-    Args:
-        name: file name without folders.
     """
     if len(name) <= LONGEST_FILE_NAME and re.fullmatch(r"\w[\w.+-]*", name, flags=re.ASCII):
         return name

@@ -109,8 +109,6 @@ class TemplateCache(jinja2.BytecodeCache):
     """Cache of the compiled templates of one environment.
 
     Args:
-        folder: folder of the templates.
-        environment: name of the environment, part of the cache file names.
         sources: Python files with filters. Jinja2 calls filters on constants during compilation.
     """
 

@@ -14,12 +14,6 @@ def closest(name: str, others: Iterable[str]) -> str:
 
 
 def closest_or_all(name: str, others: Sequence[str], what: str) -> str:
-    """Return a suggestion for a name: the closest match, or the list of all names.
-
-    Args:
-        name: unknown name.
-        others: existing names.
-        what: kind of the names, in the plural.
-    """
+    """Return a suggestion for a name: the closest match, or the list of all names."""
     close = closest(name, others)
     return f"write {close}" if close else f"{what} are {', '.join(others) or 'none'}"

@@ -33,9 +33,6 @@ def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str
     """Split the user's arrays into single inferences; ignore arrays that are not inputs.
 
     A state that is passed on is in the first inference only.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype.
     """
     names = {item.name for item in model.inputs}
     expected = [
@@ -98,7 +95,6 @@ def random_inputs(model: Model, seed: int, count: int) -> tuple[dict[str, Array]
     """Return random inputs of several inferences, and their description.
 
     Args:
-        model: the network.
         seed: seed of the first inference; each further inference has the next seed.
         count: number of inferences, at least 1; a single one has no leading dimension.
     """

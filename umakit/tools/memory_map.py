@@ -32,11 +32,7 @@ GOLDEN_RATIO = 0.618034
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file without the suffix `.svg` or `.png`.
-
-    Raises:
-        LibraryError: the suffix is another one; names the formats.
-    """
+    """Refuse a file without the suffix `.svg` or `.png`."""
     if path.suffix.lower() not in FORMATS:
         raise LibraryError(
             "a memory map is drawn as SVG or PNG", where=str(path), fix="end its name in .svg"
@@ -44,15 +40,7 @@ def check_format(path: Path) -> None:
 
 
 def check_memory_map(path: Path, inputs: Iterable[Path] = (), force: bool = False) -> None:
-    """Refuse a file that could not be written, before anything is compiled.
-
-    Args:
-        path, inputs, force: as in `draw_memory_map`.
-
-    Raises:
-        LibraryError: the suffix is not `.svg` or `.png`, or the folder does not exist.
-        OutputError: the file is an input, or was not written by umakit.
-    """
+    """Refuse a file that could not be written, before anything is compiled."""
     check_format(path)
     check_parent(path)
     check_file(path, MEMORY_MAP, inputs, force=force)
@@ -68,14 +56,8 @@ def draw_memory_map(
     """Draw the memory plan of a library. Equal plans give equal files.
 
     Args:
-        description: section `umakit` of the library's metadata.
         path: file ending in `.svg` or `.png`; written in full or not at all. An earlier memory map
             of umakit is replaced.
-        inputs: input files, which must not be overwritten.
-        force: whether a file that umakit did not write is replaced too.
-
-    Raises:
-        LibraryError: the suffix is another one, or the file must not or cannot be written.
     """
     check_format(path)
     check_parent(path)
@@ -125,7 +107,6 @@ def lifetime(tensor: Mapping[str, Any], taken: Collection[str | None]) -> tuple[
     If a tensor takes over another one's memory, the layer is shared half and half.
 
     Args:
-        tensor: tensor of the memory plan, as in `metadata.json`.
         taken: C names of the tensors whose memory is taken over.
     """
     start = tensor["first_layer"] + (0.5 if tensor["takes_over"] else 0.0)

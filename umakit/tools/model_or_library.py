@@ -22,7 +22,6 @@ class GivenLibrary:
     """A library that was given, or compiled from a given model.
 
     Attributes:
-        library: folder or tar file of the library.
         cpu: name of the CPU whose code runs; empty for the first CPU that the device supports.
         read: further input files, which must not be overwritten.
         notices: automatic decisions, one sentence each.
@@ -40,15 +39,7 @@ def is_model(path: Path) -> bool:
 
 
 def unused_backends(library: Path, required: bool = False) -> list[UnusedBackend]:
-    """Return the unused accelerators of a library.
-
-    Args:
-        required: whether to require an accelerator, and refuse unused ones.
-
-    Raises:
-        OffloadError: the library is not as required.
-        LibraryError: the library is missing or damaged.
-    """
+    """Return the unused accelerators of a library."""
     description = load_metadata(library)["umakit"]
     unused = [UnusedBackend(**each) for each in description.get("unused_backends", [])]
     if required:
@@ -66,14 +57,8 @@ def library_of(
     """Yield a library, or compile a model for a CPU without accelerators.
 
     Args:
-        source: a library, or a model.
         cpu: CPU chosen by the user, for a library one of its own; None without a choice.
         default: CPU for compiling a model without a choice.
-        progress: callback with a description of each stage.
-
-    Raises:
-        InputError: the CPU is unknown.
-        UmakitError: the model cannot be compiled; the subclass names the stage that refused.
     """
     own_file = None if cpu is None else cpu_file(cpu)
     read = () if own_file is None else (own_file,)

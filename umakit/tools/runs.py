@@ -38,8 +38,6 @@ class Measuring:
     Attributes:
         inputs: arrays by input name; figures are means over the inferences. None: one inference of
             random numbers.
-        inputs_name: description of the inputs.
-        seed: seed of the random numbers.
         cpu_clock: cycles a second of the CPU, as in `umakit.tools.accounting.account`.
         device: name of the device in `umakit.devices.DEVICES`; it must run the code of the CPU.
         inferences: number of consecutive inferences, with the first one measured separately;
@@ -102,12 +100,7 @@ class RunFiles:
     force: bool = False
 
     def check(self, library: Path, device: str) -> list[Path]:
-        """Refuse files that must not be written; return the files that a run reads.
-
-        Raises:
-            InputError: a trace is requested of another device than the host.
-            OutputError: a file is an input, is named twice, or must not be replaced.
-        """
+        """Refuse files that must not be written; return the files that a run reads."""
         inputs = [self.inputs] if self.inputs else []
         read = [*inputs, *self.also_read, *library_files(library)]
         if self.outputs is not None:
@@ -137,20 +130,8 @@ def run_files(
 ) -> tuple[RunResult, TraceSummary | None]:
     """Run a library with the arrays of a file, and write its outputs to another file.
 
-    Args:
-        library: folder or tar file that `uma compile` wrote.
-        files: files to read and to write.
-        how: settings of the run.
-        progress: callback with a description of each stage.
-
     Returns:
         The result, and the content and gaps of the trace; None without a trace.
-
-    Raises:
-        InputError: a trace is requested and there is nothing to trace; no file is written then.
-        OutputError: the output file is an input, must not be replaced, or cannot be written.
-        DeviceError: the run failed; names the layer if it is found.
-        UmakitError: the library or the inputs are wrong, see the subclasses.
     """
     read, wave, trace = files.check(library, how.device), files.wave, files.trace
     progress("building and running" if wave is None else "building and running with a waveform")

@@ -59,11 +59,8 @@ def package_library(
     """Write a library in a package format, atomically.
 
     Args:
-        library: folder or tar file that `uma compile` wrote.
-        kind: a name of `umakit.library.packages.FORMATS`.
         destination: the file or folder to write; earlier files of umakit are replaced. Default:
             named after the library, in the working directory.
-        force: whether to replace also changed files and files of other origin.
 
     Returns:
         The path of the package.

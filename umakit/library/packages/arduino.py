@@ -47,18 +47,7 @@ INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
 
 
 def write_package(library: Path, destination: Path, force: bool) -> None:
-    """Write a library as an Arduino library, atomically.
-
-    Args:
-        library: folder or tar file of an exported library.
-        destination: folder to write; files of umakit in an earlier folder are replaced.
-        force: whether to replace also changed files and files of other origin.
-
-    Raises:
-        LibraryError: the library has no form for Arduino, or a file cannot be read.
-        OutputError: Arduino does not accept the name, or the folder must not be replaced or
-            cannot be written.
-    """
+    """Write a library as an Arduino library, atomically."""
     check_arduino_name(destination)
     check_folder(destination, ARDUINO_FOLDER, [library], force=force)
     files = arduino_files(read_files(library), load_metadata(library), str(library))
@@ -68,17 +57,7 @@ def write_package(library: Path, destination: Path, force: bool) -> None:
 def arduino_files(
     files: Mapping[str, str | bytes], metadata: Mapping[str, Any], where: str
 ) -> dict[str, str | bytes]:
-    """Return the files of an Arduino library, by path.
-
-    Args:
-        files: files of an exported library, by path.
-        metadata: content of the library's `metadata.json`.
-        where: path for error messages.
-
-    Raises:
-        LibraryError: the library was exported by an older umakit, its weights are a blob, or two
-            files get the same name.
-    """
+    """Return the files of an Arduino library, by path."""
     description = metadata["umakit"]
     if description["weights"] == "blob":
         raise LibraryError(
@@ -123,8 +102,6 @@ def _texts(
     """Return the texts of an Arduino library and its example, by path.
 
     Args:
-        description: section `umakit` of the library's `metadata.json`.
-        sources: roles of the files of the export.
         compiled: static libraries of drivers, as paths in `src`.
     """
     prefix = description["interface"]
@@ -162,9 +139,6 @@ def _compiled(
 
     Arduino links libraries in a folder named after the board's processor, its `build.mcu`; the
     backend has to use such folders.
-
-    Raises:
-        LibraryError: Arduino does not link such a file, or the file is in no such folder.
     """
     found: dict[str, str | bytes] = {}
     for backend, paths in sources.compiled.items():
@@ -208,13 +182,8 @@ def sources_and_headers(
     """Return C files and headers, including the interface, by their path below `src`.
 
     Args:
-        files: files of the export, by path.
-        where: path for error messages.
         others: paths below `src` of other included files, by path.
         folders: folders of headers, as paths in `codegen/host/src`.
-
-    Raises:
-        LibraryError: two files get the same path.
     """
     chosen = [
         path
@@ -240,11 +209,7 @@ ARDUINO_FOLDER = FolderKind("Arduino library of umakit", f"extras/{NAME}")
 
 
 def check_arduino_name(destination: Path) -> None:
-    """Refuse a destination whose name Arduino does not accept.
-
-    Raises:
-        OutputError: Arduino does not accept the name; states the rules.
-    """
+    """Refuse a destination whose name Arduino does not accept."""
     name = Path(os.path.realpath(destination)).name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise OutputError(
@@ -305,17 +270,7 @@ LIBRARY_INCLUDE = re.compile(
 def library_files(
     sources: Sources, files: Mapping[str, str | bytes], start: str, where: str
 ) -> dict[str, bytes]:
-    """Return the files of libraries of C functions, by path below `src`.
-
-    Args:
-        sources: roles of the files of the export.
-        files: files of the export, by path.
-        start: text for the top of every C file.
-        where: path for error messages.
-
-    Raises:
-        LibraryError: an include names its file by a macro, or two files get the same path.
-    """
+    """Return the files of libraries of C functions, by path below `src`."""
     found: dict[str, bytes] = {}
     for library in sources.libraries.values():
         paths = moved_paths(library)

@@ -46,7 +46,6 @@ class Calibrating:
     """The progress of a measurement.
 
     Attributes:
-        what: the present subject.
         done, count: number of measured layers, and of all layers, of this kind.
     """
 
@@ -74,17 +73,9 @@ def calibrate(
     the formula is worse, or does not hold, the present costs stay.
 
     Args:
-        backend: backend that cuts layers into tiles.
-        device: name of the device that runs the driver.
         tiles: number of layers for each kind of layers and each dataflow.
         use_inexact: whether to use formulas that are off by more than `MOST_PERCENT` on held-out
             commands, unless the present costs are better.
-        tell: callback for the progress.
-
-    Raises:
-        BackendError: the backend does not cut layers into tiles, nothing counts its cycles, or its
-            commands cannot be told apart.
-        UmakitError: no layer could be compiled or run.
     """
     planner, found = _planner_of(backend), find_device(device)
     _check_simulator(backend, found.name)
@@ -172,11 +163,7 @@ class _Measuring:
     takes: list[Group] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure all groups in the first rounding that the backend takes.
-
-        Raises:
-            BackendError: no commands can be told apart.
-        """
+        """Measure all groups in the first rounding that the backend takes."""
         for rounding in ROUNDINGS:
             for group in groups_of(self.planner.machine, rounding):
                 self._one_layout(group)
@@ -326,10 +313,6 @@ def driver_note(planner: TilePlanner, layers: Sequence[MeasuredTiles]) -> str:
     polling driver; the described figures do; layers are too few or too similar to separate figures;
     `[machine.driver]` does not take the figures; predictions from them are worse, because the time
     of a command is not the time of its register accesses.
-
-    Args:
-        planner: predicts from the described accesses and the costs in use.
-        layers: measured layers.
     """
     machine, driver = planner.machine, planner.driver
     counted = [each for each in layers if each.accesses is not None and each.clock_cycles]

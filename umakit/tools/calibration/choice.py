@@ -34,7 +34,6 @@ class Fitted:
 
     Attributes:
         costs: the formula, with its agreement with the held-out commands.
-        held_out: the commands.
         is_scattered: whether commands of equal sizes took different cycles.
     """
 
@@ -48,7 +47,6 @@ class Choice:
     """The costs in use for some commands: the measured formula, or the previous costs.
 
     Attributes:
-        measured: the newly measured formula.
         before: the previous costs of the same commands, from an earlier calibration or the
             description.
         before_evidence: agreement of the previous costs with the held-out commands.
@@ -105,9 +103,6 @@ def choices_of(
     Commands of each tensor, and jobs with and without a sum, are compared separately.
 
     Args:
-        fitted: the measured formulas.
-        measured: the machine with the costs of the measured formulas.
-        before: the machine with the previous costs.
         use_inexact: whether to use a formula that does not hold, unless the previous costs are
             better.
     """
@@ -226,13 +221,7 @@ def without_worse(
     deviations: Callable[[Sequence[Choice]], list[float]],
     before: Sequence[float],
 ) -> list[Choice]:
-    """Return the choices without formulas that make predictions of whole layers worse.
-
-    Args:
-        choices: the costs in use.
-        deviations: returns the deviations of whole layers' predictions for some choices.
-        before: the previous deviations.
-    """
+    """Return the choices without formulas that make predictions of whole layers worse."""
     found = list(choices)
     while not is_no_worse(deviations(found), before):
         tried = [

@@ -52,8 +52,6 @@ def costs_of(
     """Return formulas of the cycles of measured commands.
 
     Args:
-        machine: the machine with the described costs.
-        commands: measured commands.
         figures: figures of the machine, which may be divisors of sizes.
     """
     jobs: dict[tuple[Kind, Dataflow], dict[bool, list[_Sample]]] = {}

@@ -90,9 +90,7 @@ def fitted(
     """Return the simplest formula among the best fits.
 
     Args:
-        samples: sizes and measured cycles of commands, at least one.
         choices: names of the sizes that a formula may depend on, the simplest choice first.
-        figures: figures of the machine, which may be parts.
     """
     cycles = {each for _, each in samples}
     if len(cycles) == 1:

@@ -43,7 +43,6 @@ class Timed:
     """A measured command.
 
     Attributes:
-        stream: name of the stream.
         sizes: the sizes that its cycles depend on.
         busy: cycles in which the command occupied its engine.
         tail: further cycles until its effect was complete; None if hidden by a wait for the end of
@@ -61,7 +60,6 @@ class MeasuredTiles:
     """A measured layer.
 
     Attributes:
-        tiles: tiles of the layer.
         clock_cycles: cycles of the layer; None if the simulator has no clock.
         commands: commands of the layer; empty if they cannot be told apart, or there are several
             buffers.
@@ -79,7 +77,6 @@ class Measurement:
     """The results of a measurement.
 
     Attributes:
-        layers: measured layers.
         refused: number of layers that the backend leaves to the CPU.
         failures: errors of layers that could not be compiled or run.
         mismatches: number of layers whose commands could not be told apart, by reason.
@@ -140,10 +137,6 @@ def measure(
     """Compile and run layers, and add the measurements.
 
     Args:
-        backend: backend that cuts layers into tiles.
-        tiles: layers with their tilings.
-        device: name of the device that runs the driver.
-        found: receives the results.
         tell: called with the number of finished layers after each network.
 
     Raises:

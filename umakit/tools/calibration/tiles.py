@@ -44,7 +44,6 @@ class Tile:
     """A layer and its tiling.
 
     Attributes:
-        layer, tiling: layer and tiling.
         dense: whether the operator is that of fully connected layers.
         rounding: rounding of results, the same for all layers measured together.
     """
@@ -60,12 +59,9 @@ class Group:
     """Layers that are measured together.
 
     Attributes:
-        kind: kind of the layers.
-        flow: dataflow of their jobs.
         channels_first: whether images have the layout NCHW.
         adds: whether a second tensor is added to the result.
         dense: whether they are fully connected layers, which are convolutions of one column.
-        rounding: rounding of results.
     """
 
     kind: Kind
@@ -130,13 +126,7 @@ def grid_of(machine: TileMachine, axis: str) -> list[int]:
 
 
 def tiles_of_group(machine: TileMachine, group: Group, count: int) -> list[Tile]:
-    """Return tiles of a group of layers that fit the machine, deterministically.
-
-    Args:
-        machine: description of the machine.
-        group: common properties of the layers.
-        count: maximum number of layers.
-    """
+    """Return tiles of a group of layers that fit the machine, deterministically."""
     found: dict[Tile, None] = {}
     for tile in _proposed(machine, group, count):
         if len(found) == count:

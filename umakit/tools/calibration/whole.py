@@ -38,11 +38,7 @@ def measured_layers(
     """Measure layers of several tiles with their default tilings.
 
     Args:
-        backend: backend that cuts layers into tiles.
-        planner: planner of the backend.
         calibrations: costs for choosing default tilings; None: the described costs.
-        device: name of the device that runs the driver.
-        takes: groups of layers of which some were measured.
     """
     tiles: dict[Tile, None] = {}
     forms = {(each.kind, each.adds, each.dense): each for each in reversed(takes)}

@@ -74,7 +74,6 @@ class _Session:
     """Common settings of all runs of a co-simulation.
 
     Attributes:
-        library: folder of the exported library.
         choice: uncompared registers, doorbell registers, and tiles.
         timeout: limit in seconds of a run; None for none.
     """
@@ -140,16 +139,8 @@ def cosim_model(
     completion. The first difference ends the run.
 
     Args:
-        source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
         backends: accelerators in order of priority; those with a section `[rtl]` are compared.
-        settings: settings of the co-simulation; None for the defaults.
-        progress: callback with a description of each stage.
         given: attributes of `CosimSettings` in place of those of `settings`.
-
-    Raises:
-        InputError: no backend has a design, a layer is unknown, or inputs are wrong.
-        UmakitError: the network cannot be compiled, or a design does not fit its description.
-        DeviceError: a run failed for another reason than a difference.
     """
     how = replace(settings or CosimSettings(), **given)
     designs = tuple(designs_for(backends, RTL))
@@ -233,11 +224,7 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
 
 
 def _used_designs(asked: Sequence[Design], library: Library) -> tuple[Design, ...]:
-    """Return the designs that run layers of a library.
-
-    Raises:
-        InputError: no design does; says why.
-    """
+    """Return the designs that run layers of a library."""
     used = {layer["where"] for layer in library.metadata["umakit"]["layers"]}
     designs = tuple(each for each in asked if each.backend in used)
     if not designs:
@@ -285,11 +272,7 @@ def _explained(
 def _numbers(
     description: Mapping[str, Any], designs: Sequence[Design], names: Sequence[str]
 ) -> tuple[int, ...]:
-    """Return the numbers of layers by name; without names, of all layers with a design.
-
-    Raises:
-        InputError: a layer is unknown, or does not run on an accelerator with a design.
-    """
+    """Return the numbers of layers by name; without names, of all layers with a design."""
     answering = {design.backend for design in designs}
     there = {
         layer["name"]: number
@@ -312,11 +295,7 @@ def _corrupted(
     name: str | None,
     layers: Sequence[str],
 ) -> int | None:
-    """Return the number of the layer of --corrupt.
-
-    Raises:
-        InputError: the layer is unknown, or is not co-simulated.
-    """
+    """Return the number of the layer of --corrupt."""
     if name is None:
         return None
     (number,) = _numbers(description, designs, [name])
@@ -487,7 +466,6 @@ def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
     to the cycle in which the co-simulation gave up, if near enough, to show where the design hangs.
 
     Args:
-        facts: facts of the difference.
         begin: cycle in which the layer began.
 
     Returns:

@@ -22,12 +22,7 @@ class CosimFiles(DifferenceFolder):
     """The files of a difference."""
 
     def check(self) -> None:
-        """Check that the files can be written, before anything is compiled.
-
-        Raises:
-            InputError: the folder is a file.
-            OutputError: a file there is an input, or was not written by umakit.
-        """
+        """Check that the files can be written, before anything is compiled."""
         if status_of(self.folder) is not None and not self.folder.is_dir():
             raise InputError(
                 "exists and is not a folder", where=str(self.folder), fix="choose another --output"
@@ -41,21 +36,13 @@ class CosimFiles(DifferenceFolder):
             self.check_path(self.folder / name, kind)
 
     def write_inputs(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-        """Write the inputs of an inference, unless they are the given inputs; return their path.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Write the inputs of an inference, unless they are the given inputs; return their path."""
         path = self.folder / GIVEN
         if not self.is_given(path):
             self.write_path(path, npz_bytes(dict(arrays), NPZ_RESULTS.mark), NPZ_RESULTS)
         return str(path)
 
     def write_wave(self, content: bytes) -> str:
-        """Write a waveform in FST; return its path.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Write a waveform in FST; return its path."""
         self.write_path(self.folder / WAVE, content, WAVEFORM)
         return str(self.folder / WAVE)

@@ -24,13 +24,7 @@ def work_of(layer: Mapping[str, Any]) -> int:
 
 
 def parts_of(description: Mapping[str, Any], choice: Choice, jobs: int) -> list[Choice]:
-    """Return a choice for each process, with layers of about equal total duration.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
-        choice: the choice for one process.
-        jobs: maximum number of processes.
-    """
+    """Return a choice for each process, with layers of about equal total duration."""
     if choice.layers is None or jobs == 1:
         return [choice]
     described = description["layers"]

@@ -16,8 +16,6 @@ class CosimLayer:
 
     Attributes:
         number: position among the layers of the library.
-        name: name of the layer.
-        where: `cpu` or the name of the backend.
         checked: whether the RTL took part.
         is_part: whether the RTL took part in the first tiles of the layer only.
         stays: whether the result stays in a scratchpad, so that only a later layer shows it.
@@ -71,12 +69,9 @@ class CosimDifference:
     """The first difference of model and RTL.
 
     Attributes:
-        layer: name of the layer.
-        backend: name of the backend.
         kind: `register`, `memory`, `interrupt`, `status` or `failure`.
         sentence: description with place, expected and found values.
         facts: all facts written by the comparison, see `sim/cosim/umakit_cosim.h`.
-        inference: number of the inference.
         wave: path of the waveform; empty if none was written.
         inputs: path of the inputs of the inference; empty if they were not written.
         wave_cycles: first and last cycle of a waveform; None if unknown.
@@ -109,12 +104,8 @@ class CosimResult:
 
     Attributes:
         layers: layers of the first inference, in order.
-        difference: the first difference; None if there is none.
-        inferences: number of compared inferences.
-        seconds: duration of the runs.
         equal_accesses: whether register accesses took equally long in the model and on the RTL's
             bus.
-        notices: sentences for the user.
     """
 
     layers: tuple[CosimLayer, ...]

@@ -90,7 +90,6 @@ class DiffSettings:
         integer_tolerance: tolerance of integers in LSB, for hardware with its own rounding.
         most: maximum number of inferences; default: all. The comparison ends with the first
             differing inference.
-        input_shapes: shapes by input name, for symbolic dimensions.
         rounding: as in `compile_model`. With a rounding other than the file format's, `auto`
             selects umakit's CPU kernels, which have the same rounding, unless integers have a
             tolerance.
@@ -114,11 +113,7 @@ class DiffSettings:
     wave: WaveFile | None = None
 
     def check(self) -> None:
-        """Refuse numbers out of range.
-
-        Raises:
-            InputError: a tolerance or the number of inferences is out of range.
-        """
+        """Refuse numbers out of range."""
         if not 0 <= self.tolerance < 1:
             raise InputError(f"the tolerance is {self.tolerance:g}, it must be from 0 to below 1")
         if self.integer_tolerance < 0:
@@ -140,17 +135,8 @@ def diff_model(
     """Compile a network, run it, and compare every layer with a reference.
 
     Args:
-        source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
         backends: accelerators in order of priority; they are simulated.
-        settings: settings of the comparison; None for the defaults.
-        progress: callback with a description of each stage.
         given: attributes of `DiffSettings` in place of those of `settings`.
-
-    Raises:
-        InputError: inputs, tolerance, reference, device or library are invalid.
-        BuildError: the device runs no code for the CPU of the options.
-        DeviceError: a driver returned an error status, or the program crashed; names the layer.
-        UmakitError: the subclass names the stage that refused.
     """
     settings = replace(settings or DiffSettings(), **given)
     settings.check()
@@ -200,12 +186,7 @@ class _Comparing:
         self._partitioned: Partitioned | None = None
 
     def run(self, folder: Path, stack: contextlib.ExitStack) -> DiffResult:
-        """Compare all inferences, up to the first that differs.
-
-        Args:
-            folder: an empty folder for files.
-            stack: ends the process of the reference.
-        """
+        """Compare all inferences, up to the first that differs."""
         library = self._library(folder)
         self._designs = designs_for(self._backends, self._device)
         _check_runs_on(library, self._designs)
@@ -287,11 +268,7 @@ class _Comparing:
     def _with_stored_results(
         self, kept: DiffResult, library: Library, folder: Path, truth: Reference
     ) -> DiffResult:
-        """Return the result for the same library with every layer storing its result.
-
-        Args:
-            kept: result for the library, whose layers keep their results in a scratchpad.
-        """
+        """Return the result for the same library with every layer storing its result."""
         if self._partitioned is None:
             self._notices.append(f"{UNREADABLE}: {INSTEAD}")
             return kept
@@ -340,9 +317,6 @@ def _own_roundings(made: Library, settings: DiffSettings) -> dict[str, str]:
     """Return the accelerators' own roundings for the reference, by operator.
 
     With a tolerance, the model's own rounding is the reference.
-
-    Raises:
-        InputError: the library was compiled before, so its C functions are not available.
     """
     if settings.integer_tolerance:
         return {}

@@ -62,12 +62,7 @@ def _wrong(tested: LibraryUnderTest, layer: LayerResult, comparison: Comparison)
 
 
 def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
-    """Describe two tensors that the memory plan places on the same bytes while a layer runs.
-
-    Args:
-        pools: `pools` of the library's metadata.
-        layer: number of the layer.
-    """
+    """Describe two tensors that the memory plan places on the same bytes while a layer runs."""
     for pool in pools:
         alive = [t for t in pool["tensors"] if t["first_layer"] <= layer <= t["last_layer"]]
         for one, other in itertools.combinations(alive, 2):
@@ -86,7 +81,6 @@ def _first_shared(comparison: Comparison, rows: set[int], last: int) -> int | No
     """Return the first operator of a layer that umakit's CPU kernels compute wrong too.
 
     Args:
-        rows: rows of the layer's operators.
         last: row of the layer's result in the reference.
     """
     wrong = {v[0] for v, item in comparison.reference.shared.items() if not item.agrees}
@@ -146,13 +140,7 @@ FEW_OF = 4
 
 
 def explain(got: Array, wanted: Array, tolerance: Tolerance) -> str:
-    """Return a sentence about `got` that holds for all its elements, or an empty string.
-
-    Args:
-        got: a tensor that differs from its reference.
-        wanted: the reference, of the same shape and dtype.
-        tolerance: as in `compare`.
-    """
+    """Return a sentence about `got` that holds for all its elements, or an empty string."""
     limit = tolerance.limit(wanted)
 
     def equal(one: Array, other: Array) -> bool:

@@ -57,7 +57,6 @@ class Decider(Protocol):
         """Return the expected values of a tensor according to the file.
 
         Args:
-            tensor: name of the tensor in the file.
             known: values of tensors to start from, including the inputs of the network.
 
         Raises:
@@ -71,10 +70,7 @@ def decided(
     """Return the correct values of a tensor, and two facts about the runtime's values.
 
     Args:
-        own: values by umakit's kernel.
         theirs: values by the runtime from the same inputs; None without a runtime.
-        expected: the values by NumPy.
-        tolerance: the largest deviation that counts as agreement.
 
     Returns:
         The values; whether some differ from the runtime's; and whether the runtime is correct too,
@@ -124,11 +120,7 @@ PLAIN: Mapping[str, Any] = {"ceil_mode": 0, "group": 1, "auto_pad": b"NOTSET"}
 
 
 class OnnxDecider:
-    """An ONNX model that is computed operator by operator, with real numbers in float64.
-
-    Args:
-        proto: the model, with its weights.
-    """
+    """An ONNX model that is computed operator by operator, with real numbers in float64."""
 
     def __init__(self, proto: onnx.ModelProto) -> None:
         self._producers = {name: node for node in proto.graph.node for name in node.output if name}

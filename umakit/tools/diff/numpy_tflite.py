@@ -33,11 +33,9 @@ class Call:
     """An operator with its operands as real numbers.
 
     Attributes:
-        code: name of the operator.
         operands: float64 for quantized and real operands, integers for others; None if omitted.
         stored: operands as stored in the file or in memory.
         scales: scale of each operand, along its last axis for weights; 0 for none.
-        shapes: shapes of the results.
         options: the operator's options table of the flatbuffer; None if there is none.
     """
 
@@ -54,11 +52,7 @@ class Call:
 
 
 class TfliteDecider:
-    """A TensorFlow Lite model that is computed operator by operator.
-
-    Args:
-        graph: the model; tensors are named by their numbers.
-    """
+    """A TensorFlow Lite model that is computed operator by operator."""
 
     def __init__(self, graph: TfliteGraph) -> None:
         self._graph = graph

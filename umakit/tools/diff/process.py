@@ -24,10 +24,6 @@ class RuntimeStopped(Exception):
 class RuntimeProcess:
     """A runtime in a separate process, which is restarted after it has ended.
 
-    Args:
-        kind: a name of `umakit.tools.diff.worker.RUNTIMES`.
-        arguments: arguments of the runtime's constructor.
-
     Raises:
         RuntimeStopped: the runtime refuses the model, or its process ended.
     """

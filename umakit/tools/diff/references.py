@@ -53,7 +53,6 @@ class ReferenceRun:
 
     Attributes:
         values: values of the network with the same name, shape and dtype in the runtime.
-        outputs: outputs of the network, by name.
     """
 
     values: dict[Value, Array]
@@ -81,7 +80,6 @@ class ModelFile:
     """A model file for references.
 
     Attributes:
-        decider: NumPy, which decides between umakit and a runtime.
         tensors: the file's tensor of each value of the imported network.
         inputs: the file's tensor of each input of the network, by name.
     """
@@ -128,14 +126,8 @@ def select_references(
     """Return the references to compare with besides umakit's CPU kernels.
 
     Args:
-        wanted: one of `REFERENCES`.
-        source: path of the model file, or an object that no other runtime supports.
-        every: the imported network.
         notice: list that receives a sentence if the format's runtime cannot be used.
         own_states: whether inputs have states that no previous inference yielded.
-
-    Raises:
-        InputError: the reference is unknown, or cannot run this model.
     """
     if wanted not in REFERENCES:
         raise InputError(
@@ -189,12 +181,7 @@ def runtime_for(source: Any) -> str:
 
 
 def nodes_of(source: Any, operators: Sequence[OperatorPlacement]) -> dict[str, tuple[str, ...]]:
-    """Return the nodes of a model file by name of the operator that replaces several nodes.
-
-    Args:
-        source: path of the model file, or an object.
-        operators: operators of the imported network.
-    """
+    """Return the nodes of a model file by name of the operator that replaces several nodes."""
     islands = island_nodes(Path(source)) if runtime_for(source) == ONNX_RUNTIME else {}
     found: dict[str, tuple[str, ...]] = {}
     for operator in operators:
@@ -387,9 +374,6 @@ def island_nodes(path: Path) -> dict[str, tuple[str, ...]]:
     """Return the names of the nodes from dequantize to quantize, by name of the final quantize.
 
     The integer operator that replaces these nodes yields the result of the quantize node.
-
-    Args:
-        path: path of an ONNX file that can be imported.
     """
     graph = onnx.load(str(path), load_external_data=False)
     name_nodes(graph)

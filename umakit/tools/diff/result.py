@@ -33,13 +33,8 @@ class LayerResult:
     """The comparison of one layer, whose inputs are the reference's values.
 
     Attributes:
-        number: number of the layer, in execution order.
-        name: name of the layer, for example `conv1 + relu1`.
-        where: `cpu` or the name of the backend.
-        operators: operators of the layer, in order.
         output: C name of the compared tensor; the worst one of several.
         shape: shape of the tensor; empty if it cannot be compared.
-        dtype: dtype of the tensor.
         reference: origin of the reference value, a name of `REFERENCES`; empty if there is none.
         own: difference of this layer's result with the reference's values as inputs.
         in_the_run: difference in a run of the whole library, including errors of earlier layers.
@@ -47,7 +42,6 @@ class LayerResult:
         got: the tensor, computed from the reference's values.
         damaged: descriptions of memory that the layer must not modify but did.
         not_compared: reason for not comparing the layer; empty if compared.
-        identity: identity of the layer in terms of the model.
     """
 
     number: int
@@ -85,8 +79,6 @@ class Blame:
         explanation: a sentence that holds for every element; may be empty.
         overlap: description of tensors that the memory plan places on the same bytes while this
             layer runs; empty if the plan is correct.
-        got: result of the layer.
-        wanted: expected result.
         inputs: input values of the layer, by C name.
     """
 
@@ -122,7 +114,6 @@ class DiffResult:
     """A comparison of a library with a reference.
 
     Attributes:
-        name: name of the model.
         reference: the most independent reference used, a name of `REFERENCES`.
         tolerance: tolerance of floats, relative to the largest value of a tensor.
         integer_tolerance: tolerance of integers in LSB. Above 0, layers alone decide.
@@ -131,9 +122,6 @@ class DiffResult:
         layers: results in execution order; of the last inference if it differs, else the worst of
             each layer.
         outputs: differences of the network's outputs by name, selected in the same way.
-        blame: the first wrong layer, None if there is none.
-        inputs: inputs of the last inference.
-        notices: notices for the user, one sentence each.
         nodes: nodes of the model file, by name of the operator that replaces several nodes.
         disagreements: operators that a runtime computes differently from the model file.
     """
@@ -287,20 +275,12 @@ class DifferenceFiles(DifferenceFolder):
     """The tensors of the first difference, as files."""
 
     def check(self) -> None:
-        """Check that the files can be written, before anything is compiled.
-
-        Raises:
-            OutputError: a file is an input or was not written by umakit.
-        """
+        """Check that the files can be written, before anything is compiled."""
         for kind in CONTENTS:
             self.check_path(self._path(kind), NPZ_RESULTS)
 
     def write(self, result: DiffResult) -> dict[str, str]:
-        """Write the files and return their paths by kind.
-
-        Raises:
-            OutputError: a file cannot be written.
-        """
+        """Write the files and return their paths by kind."""
         contents: dict[str, dict[str, Any]] = {"inputs": dict(result.inputs)}
         blame = result.blame
         if blame is not None:

@@ -53,10 +53,6 @@ def compiled_library(
     """Compile a partitioned network like `compile_model`.
 
     Args:
-        model: the network with integer operators.
-        partitioned: the partitioned network.
-        backends: backends in order of priority.
-        path: the folder to write.
         options: None for the defaults with large weights in a blob.
     """
     options = options or ExportOptions(weights=form_of_weights(partitioned.module, backends))
@@ -70,23 +66,13 @@ def keeps_results(library: Library) -> bool:
 
 
 def storing(options: ExportOptions | None, library: Library) -> ExportOptions:
-    """Return the options of an otherwise equal library whose layers all store their results.
-
-    Args:
-        options: options of the library; None for the defaults.
-        library: the library compiled with these options.
-    """
+    """Return the options of an otherwise equal library whose layers all store their results."""
     options = options or ExportOptions(weights=library.metadata["umakit"]["weights"])
     return replace(options, keep_in_scratchpads=False)
 
 
 def written_library(path: Path, model: Model, device: Device = HOST) -> Library:
-    """Read a library that `uma compile` wrote for a model; select the CPU for the device.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-        InputError: the library is of another model or of other input shapes.
-    """
+    """Read a library that `uma compile` wrote for a model; select the CPU for the device."""
     description = description_for(path, device)
     metadata = {**load_metadata(path), "umakit": description}
     if model.fingerprint and description["model_sha256"] != model.fingerprint:
@@ -125,9 +111,6 @@ class Comparison:
     """The comparison of one inference.
 
     Attributes:
-        layers: results of all layers, in execution order.
-        outputs: differences of the network's outputs by name.
-        reference: the reference values.
         inputs: arrays by name of the network's input.
     """
 
@@ -141,14 +124,8 @@ class LibraryUnderTest:
     """The library under test.
 
     Args:
-        library: a folder or tar file that `uma compile` wrote.
-        report: the offload report.
-        reference: the reference to compare with.
-        program: path of the program to build.
         tolerance: differences of a layer that count as agreement; outputs of the whole run may
             differ by this tolerance for each layer.
-        device: target device.
-        designs: designs that replace the simulators of their backends.
         timeout: time limit in seconds of each run; default: as of `run_library`.
     """
 
@@ -208,16 +185,7 @@ class LibraryUnderTest:
         return Comparison(layers, self._final(free, reference), reference, inputs)
 
     def write_wave(self, number: int, file: WaveFile) -> None:
-        """Repeat the last run of a design up to a layer, and write the waveform of this layer.
-
-        Args:
-            number: number of the layer.
-            file: file for the waveform; not written if the layer does not run on a design.
-
-        Raises:
-            BuildError: Verilator or a compiler refused the design with waveforms.
-            OutputError: the file cannot be written.
-        """
+        """Repeat the last run of a design up to a layer, and write the waveform of this layer."""
         self._waves.write(number, file, *self._last, self._timeout)
 
     def _layer(
@@ -398,8 +366,6 @@ class LayerWaves:
     """Runs of a library for the waveform of a layer.
 
     Attributes:
-        description: section `umakit` of the library's metadata.
-        library: folder or tar file of the library.
         program: path of the program that compares layers; the traced program lies beside it.
         designs: designs that replace the simulators of their backends.
     """
@@ -415,15 +381,8 @@ class LayerWaves:
         """Run an inference up to a layer, and write the waveform of this layer.
 
         Args:
-            number: number of the layer.
             file: file for the waveform; not written if the layer does not run on a design.
-            inputs: arrays by name, with the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after the layer.
-            timeout: time limit in seconds; default: as of `run_library`.
-
-        Raises:
-            BuildError: Verilator or a compiler refused the design with waveforms.
-            OutputError: the file cannot be written.
         """
         layer = self.description["layers"][number]
         if layer["where"] not in {design.backend for design in self.designs}:

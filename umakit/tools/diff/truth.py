@@ -44,7 +44,6 @@ class ReferenceValues:
         origins: names of `REFERENCES` by value; umakit's CPU kernels for missing entries.
         shared: differences of umakit's CPU kernels from independent values, given such inputs.
         in_the_run: values of every operator in a run without replaced values.
-        outputs: outputs of the network, by name.
         rewritten: names of operators that umakit deliberately computes in another way.
         disagreements: operators that the runtime computes differently from umakit and NumPy.
         stopped: reason for a runtime without a result; empty with a result.
@@ -65,10 +64,6 @@ class Reference:
     """The reference: umakit's CPU kernels, one per operator, an independent runtime, and NumPy.
 
     Args:
-        every: the network with all values as outputs.
-        selection: the independent runtime and NumPy, if they take part.
-        folder: folder for the library of the kernels.
-        tolerance: largest deviation of umakit's own kernels from the runtime.
         backends: backends whose C functions the kernels may call to round.
     """
 
@@ -142,11 +137,7 @@ class Reference:
         )
 
     def _external(self, inputs: Mapping[str, Array]) -> tuple[ReferenceRun, str]:
-        """Return the results of the runtime, or the reason for their absence.
-
-        Raises:
-            InputError: the user requested the runtime, and the runtime has no result.
-        """
+        """Return the results of the runtime, or the reason for their absence."""
         runtime = self._selection.runtime
         if runtime is None:
             return ReferenceRun({}, {}), ""
@@ -306,12 +297,7 @@ def rewritten_notice(names: Sequence[str], reference: str) -> str:
 
 
 def stop_notices(stops: Mapping[int, str], reference: str) -> list[str]:
-    """Return a notice for each reason why the runtime has no result.
-
-    Args:
-        stops: reasons by number of the inference.
-        reference: the runtime, a name of `REFERENCES`.
-    """
+    """Return a notice for each reason why the runtime has no result."""
     notices = []
     for reason in dict.fromkeys(stops.values()):
         numbers = [str(number) for number, each in stops.items() if each == reason]

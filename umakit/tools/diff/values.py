@@ -48,7 +48,6 @@ def every_value(model: Model, roundings: Mapping[str, str] | None = None) -> Eve
     """Make every operator's value an output, which also prevents fusion of operators.
 
     Args:
-        model: a network with integer operators.
         roundings: accelerators' own roundings in place of the model's, by name of the operator.
     """
     partitioned = partition(model.module, [])
@@ -90,7 +89,6 @@ class _Exposer(tvm_api.PyExprMutator):
 
     Attributes:
         values: variables of the new function by value.
-        reads: rows that each row reads.
         results: value of each output of the function, None for inputs and constants.
     """
 

@@ -17,11 +17,7 @@ import numpy as np
 
 
 class OnnxSession:
-    """A session of ONNX Runtime.
-
-    Args:
-        content: a serialized model whose outputs are all values to compute.
-    """
+    """A session of ONNX Runtime."""
 
     def __init__(self, content: bytes) -> None:
         import onnxruntime
@@ -57,12 +53,7 @@ class OnnxSession:
 
 
 class MicroInterpreter:
-    """An interpreter of TensorFlow Lite Micro that keeps all tensors.
-
-    Args:
-        content: a model file.
-        arena_bytes: size of the arena.
-    """
+    """An interpreter of TensorFlow Lite Micro that keeps all tensors."""
 
     def __init__(self, content: bytes, arena_bytes: int) -> None:
         from tflite_micro.python.tflite_micro import runtime

@@ -45,12 +45,7 @@ TRANSFER_ARGUMENTS, COMPLETION_ARGUMENTS = 3, 0
 
 
 class CallCheck:
-    """Checks of the functions that a backend's patterns call.
-
-    Args:
-        staged: the driver.
-        probes: calls of small networks.
-    """
+    """Checks of the functions that a backend's patterns call."""
 
     def __init__(self, staged: StagedDriver, probes: Probes) -> None:
         self._staged, self._backend = staged, staged.backend

@@ -25,11 +25,7 @@ class Check:
     """A result of a check; a check with several faults has several results.
 
     Attributes:
-        name: name of the check, such as `C compiler`.
         status: outcome; `skipped` if another check found a prerequisite missing.
-        message: finding, one sentence.
-        where: file and line of a fault; may be empty.
-        mend: advice on a fault; may be empty.
     """
 
     name: str

@@ -29,13 +29,10 @@ class StagedDriver:
     """A driver's files in the layout of a library.
 
     Attributes:
-        backend: the backend of the driver.
-        device: target device of the driver.
         folder: parent of `src`, and base of the paths in compiler messages.
         places: the user's files by path in `folder`.
         objects: objects of the sources that could be compiled, by path in `folder`.
         compiled: objects and libraries of the driver, in linking order.
-        library: the library of C functions that the backend calls.
     """
 
     backend: Backend
@@ -114,7 +111,6 @@ class Diagnostic:
     Attributes:
         file: path in the compiler's message; empty if there is none.
         line: number of the line, 0 if there is none.
-        message: text of the error.
     """
 
     file: str
@@ -126,14 +122,10 @@ def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
     """Run a device's C compiler with the flags of all libraries.
 
     Args:
-        arguments: sources, flags and `-o`.
         folder: working folder, the base of paths in messages.
 
     Returns:
         The compiler's output on failure; empty on success.
-
-    Raises:
-        BuildError: there is no compiler.
     """
     return _run([*device.compiler(), *build.FLAGS, *arguments], folder)
 
@@ -164,7 +156,6 @@ def compiled(
     """Compile a source in a folder.
 
     Args:
-        device: target device.
         words: flags in addition to the flags of all libraries.
 
     Returns:

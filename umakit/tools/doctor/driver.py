@@ -88,13 +88,7 @@ def stage(
     """Write a driver's files into a folder in the layout of a library.
 
     Args:
-        device: target device of the files.
-        folder: an empty folder.
         called: C functions that generated code calls.
-
-    Raises:
-        LibraryError: two files have one path, or an include is ambiguous.
-        AcceleratorConfigError: a file of the backend's own simulator is missing.
     """
     staged = StagedDriver(backend, device, folder)
     for name, text in files_of_driver(backend).items():
@@ -189,9 +183,6 @@ def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> 
     """Return the first fault in a compiler's output.
 
     Args:
-        name: name of the check.
-        messages: output of the compiler.
-        staged: the driver.
         otherwise: place to name if the compiler named none.
     """
     error = first_error(messages)
@@ -240,16 +231,8 @@ def stage_library(
 ) -> tuple[CallableLibrary | None, dict[str, Path]]:
     """Write the parts of a library that calls need into a folder, in the layout of an export.
 
-    Args:
-        folder: the folder, with the driver's files in `src`.
-        called: C functions that generated code calls.
-        texts: C texts of the driver.
-
     Returns:
         The library, None without one, and the user's files by path in `folder`.
-
-    Raises:
-        LibraryError: a file is missing, or two files have one path.
     """
     name, tree = backend.target_name, source_tree(backend)
     if tree is None:
@@ -296,9 +279,6 @@ def write_stand_in(backend: Backend, folder: Path) -> None:
     """Write a stand-in for the device function of a backend that only has a design.
 
     The driver can thus be linked without the design.
-
-    Args:
-        folder: the folder of the driver's files in a library.
     """
     if backend.configuration.is_only_rtl:
         name = backend.target_name

@@ -157,11 +157,7 @@ def device_check(device: Device) -> Check:
 
 
 def cxx_check(device: Device, what: str) -> Check:
-    """Compile, link and run a C++ program on the host; for other devices, find the compiler.
-
-    Args:
-        what: noun for the C++ code.
-    """
+    """Compile, link and run a C++ program on the host; for other devices, find the compiler."""
     name = "C++ compiler"
     try:
         compiler = device.cxx_compiler(what)

@@ -65,12 +65,7 @@ PATTERNS, FIRST = "patterns", "first network"
 
 
 def examine_machine(device: Device, tell: Progress = lambda stage: None) -> Diagnosis:
-    """Check the machine: Python, packages, compilers, emulators, folders.
-
-    Args:
-        device: a device whose compiler and emulator are needed; `HOST` for the host alone.
-        tell: callback with a description of each stage.
-    """
+    """Check the machine: Python, packages, compilers, emulators, folders."""
     tell("looking at packages")
     checks = [*python_checks()]
     tell("importing TVM")
@@ -88,14 +83,6 @@ def examine_backend(name: str, device: Device, tell: Progress = lambda stage: No
     """Check the prerequisites of a backend's first run, up to a first network.
 
     The backend's folder is not written to.
-
-    Args:
-        name: name of the backend or path of its folder.
-        device: device for the first network.
-        tell: callback with a description of each stage.
-
-    Raises:
-        BackendError: the backend is unknown or ambiguous.
     """
     tell("looking at packages and compilers")
     located = locate_backend(name)

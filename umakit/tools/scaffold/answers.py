@@ -103,7 +103,6 @@ class Kind:
         summary: purpose, half a sentence for a question on the terminal.
         operators: supported names in `OPERATORS`.
         flags: names of the supported flags of `uma new`, with their defaults.
-        page: page of the documentation.
         values: (answers, name of the backend) -> further values for its templates.
         files: (answers, name of the backend) -> texts of files that have no template, by path.
     """
@@ -123,9 +122,6 @@ def answers_of(kind: Kind, flags: Mapping[str, str], registers: str = "") -> Ans
     Args:
         flags: text by name of a flag, without dashes; omitted flags have defaults.
         registers: text of the file that `--registers` names.
-
-    Raises:
-        ScaffoldError: the kind does not support the flag or its value.
     """
     for name, text in flags.items():
         if name not in kind.flags:

@@ -112,11 +112,7 @@ class NewBackend:
     """A new backend that was written.
 
     Attributes:
-        name: name of its target.
-        folder: folder of the backend.
-        files: paths in the folder.
         kind: name of one of `KINDS`; empty for a tutorial.
-        flags: all flags of the kind by name.
     """
 
     name: str
@@ -127,11 +123,7 @@ class NewBackend:
 
 
 def kind_of(name: str) -> Kind:
-    """Return a kind by its name.
-
-    Raises:
-        ScaffoldError: the kind is unknown.
-    """
+    """Return a kind by its name."""
     if name not in KINDS:
         close = closest(name, KINDS)
         fix = f"write {close}" if close else f"choose from {', '.join(KINDS)}"
@@ -140,12 +132,7 @@ def kind_of(name: str) -> Kind:
 
 
 def project_files(name: str, answers: Answers) -> dict[str, str]:
-    """Return the text of every file of a new backend of a kind, by path in its folder.
-
-    Args:
-        name: name of the target.
-        answers: result of `answers_of`.
-    """
+    """Return the text of every file of a new backend of a kind, by path in its folder."""
     kind = KINDS[answers.kind]
     values = template_values(name, answers, kind)
     own = _rendered(f"kind_{kind.name}", name, values) | dict(kind.files(answers, name))
@@ -155,12 +142,7 @@ def project_files(name: str, answers: Answers) -> dict[str, str]:
 
 
 def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
-    """Return the text of every file of a finished backend of a tutorial, by file name.
-
-    Args:
-        name: name of the target.
-        tutorial: one of `TUTORIALS`.
-    """
+    """Return the text of every file of a finished backend of a tutorial, by file name."""
     names = names_of(name)
     prefix = names["class_prefix"].removesuffix("Accelerator")
     values = names | {"class_prefix": prefix, "tutorial": tutorial}
@@ -210,16 +192,8 @@ def new_backend(
     """Write a new backend into `folder/name`.
 
     Args:
-        name: name of the target.
-        folder: parent of the new folder.
-        tutorial: one of `TUTORIALS`, for a finished mock accelerator.
         kind: otherwise one of `KINDS`.
         flags: flags of the kind by name, as on the command line.
-        registers: text of a register map.
-
-    Raises:
-        ScaffoldError: the name, tutorial, kind or a flag is invalid, or the folder exists or cannot
-            be written.
     """
     check_name(name)
     if tutorial is not None and tutorial not in TUTORIALS:

@@ -30,9 +30,6 @@ class Record:
     """The settings and files that a project was written with.
 
     Attributes:
-        name: name of the backend.
-        kind: name of its kind.
-        flags: flags of the kind by name.
         base: bytes of its files as they were written, by path.
     """
 
@@ -63,11 +60,7 @@ def recorded(name: str, answers: Answers, files: Mapping[str, str]) -> dict[str,
 
 
 def read_record(folder: Path) -> Record:
-    """Return the record of a project.
-
-    Raises:
-        ScaffoldError: the folder has no record, an unreadable one, or a newer one.
-    """
+    """Return the record of a project."""
     path = folder / FLAGS
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -122,11 +115,7 @@ LONGEST_NAME = 64
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot be a target, a Python package and a C prefix at once.
-
-    Raises:
-        ScaffoldError: the name is invalid; states the rules.
-    """
+    """Refuse a name that cannot be a target, a Python package and a C prefix at once."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ScaffoldError(
             f"{name!r} is not a name for a backend",

@@ -31,8 +31,6 @@ class Update:
     """The result of an update; paths are relative to the folder.
 
     Attributes:
-        folder: the project.
-        added: new files.
         replaced: unedited files with new text.
         removed: unedited files that are obsolete.
         merged: edited files with their templates' changes merged, without conflicts.
@@ -68,14 +66,7 @@ def update_backend(
     """Update a project to the present output of `uma new`.
 
     Args:
-        folder: the project.
-        flags: changed flags of its kind.
         registers: text of a register map that replaces the project's.
-        merge: whether files that both sides changed are merged.
-
-    Raises:
-        ScaffoldError: the folder was not written by `uma new --kind`, a flag is invalid, or a file
-            cannot be read or written.
     """
     record = read_record(folder)
     kind = kind_of(record.kind)
@@ -186,11 +177,7 @@ LABELS = ("yours", "as `uma new` wrote it", "as `uma new` writes it now")
 
 
 def merged(yours: bytes, base: bytes, new: bytes) -> bytes:
-    """Return an edited file with the changes of its template; conflicts have markers.
-
-    Raises:
-        ScaffoldError: git, which merges, is missing, or a file is no text.
-    """
+    """Return an edited file with the changes of its template; conflicts have markers."""
     with temporary_folder("umakit-merge-") as folder:
         paths = []
         for name, content in (("yours", yours), ("base", base), ("new", new)):

@@ -49,9 +49,7 @@ class CallGraph:
     """Call graph of functions by key: the name, or `FILE:name` for a static function.
 
     Attributes:
-        frames: frames of the compiled functions.
         calls: keys of the callees of each function.
-        files: source file of each function.
         sites: line and column of each call in C, with the key of the callee, which differs from the
             name in C for merged functions.
     """
@@ -65,7 +63,6 @@ class CallGraph:
         """Add the content of a `.ci` file.
 
         Args:
-            text: content of the file.
             file_name: the source without its suffix, which makes names of static functions unique.
         """
         for line in text.split("\n"):
@@ -89,12 +86,7 @@ class CallGraph:
             self.files.update(dict.fromkeys(keys, self.files[known]))
 
     def called_as(self, function: str, text: str) -> str | None:
-        """Return the key of the function that the compiler calls in place of a function in C.
-
-        Args:
-            function: the name in C.
-            text: C source of the calls.
-        """
+        """Return the key of the function that the compiler calls in place of a function in C."""
         lines = text.split("\n")
         for place, callee in self.sites:
             line, column = (int(number) for number in place.split(":"))
@@ -153,8 +145,6 @@ def worst_case_stack(graph: CallGraph, start: str, red_zone: int = 0) -> Stack:
     """Compute the worst-case stack of a function.
 
     Args:
-        graph: call graph of all compiled functions.
-        start: key of the function.
         red_zone: bytes that a function may use below its frame.
     """
     reached = graph.reachable(start)

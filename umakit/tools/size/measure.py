@@ -48,7 +48,6 @@ class LayerSize:
     """The memory of one layer, in bytes.
 
     Attributes:
-        name: name of the layer, for example `conv1 + relu1`.
         where: `cpu` or the name of a backend.
         kernel: name of its kernel; empty for a plain copy.
         text_bytes: code of the kernel and all library functions that it calls; shared functions are
@@ -57,7 +56,6 @@ class LayerSize:
         constants_bytes: constants of the layer; shared constants are counted in each layer.
         arena_bytes: live bytes in the arena while the layer runs.
         stack_bytes: worst-case stack of the kernel, None without a bound.
-        identity: identity of the layer in terms of the model.
     """
 
     name: str
@@ -76,8 +74,6 @@ class LibrarySize:
     """The memory of a library, in bytes.
 
     Attributes:
-        compiler: compiler command line of the measurement.
-        arena_bytes: working memory.
         live_set_bound_bytes: maximum total size of tensors alive at the same time.
         constants_bytes: parameters of the network.
         text_bytes: machine code without the simulator, each function once.
@@ -95,8 +91,6 @@ class LibrarySize:
         stack_with_simulator_bytes: `stack_bytes` with the simulator as the device.
         stack_external_calls: reachable functions outside the library: of libc, of the compiler's
             runtime, of the device.
-        stack_findings: reasons for a missing bound.
-        layers: layers in execution order.
     """
 
     compiler: str
@@ -137,16 +131,9 @@ def library_size(
     """Compile a library for a device and measure its memory.
 
     Args:
-        library: an exported library.
         command: a compiler and its flags; default: the device's.
-        progress: callback with a description of each stage.
-        device: target device.
         cpu: target CPU, for a library for several CPUs; default: the first CPU that the device
             supports.
-
-    Raises:
-        LibraryError: the library is missing, damaged or of another version.
-        BuildError: the compiler is missing, reported an error, or does not write ELF objects.
     """
     description = Description.model_validate(description_for(library, device, cpu))
     own_flags = cpu_flags(library, device, cpu)
@@ -250,7 +237,6 @@ class _Program:
     """The object files of a library, or of a part of it, with their references and call graph.
 
     Attributes:
-        objects: objects by name.
         network: name of the network's own file.
         text: C text of the network's own file.
     """
@@ -479,12 +465,6 @@ def compiled_objects(
 
     Args:
         files: objects and libraries, in linking order.
-        compiled: objects compiled from sources.
-        example: a compiled object.
-        target: name of the target, for messages.
-
-    Raises:
-        BuildError: a file is for another processor, missing or damaged.
     """
     files = [path for path in files if not is_shared(path.name)]
     if not files:

@@ -30,9 +30,6 @@ class Section:
     """A section that is loaded into the memory of the device.
 
     Attributes:
-        size: size in bytes.
-        is_code: whether it contains machine code.
-        is_writable: whether it needs RAM.
         sections: numbers of referenced sections of the same file.
         symbols: referenced external symbols.
     """
@@ -50,7 +47,6 @@ class ObjectFile:
 
     Attributes:
         name: path of its source in `codegen/host/src`, without the suffix.
-        machine: architecture, for example `EM_ARM`.
         sections: sections by number.
         exported: section number by name of a global symbol.
         local_functions: section number by name of a static function.
@@ -80,15 +76,7 @@ class ObjectFile:
 
 
 def read_object(path: Path, name: str) -> ObjectFile:
-    """Read an object file.
-
-    Args:
-        path: the file.
-        name: name of its source, without the suffix.
-
-    Raises:
-        BuildError: the file is not an ELF file.
-    """
+    """Read an object file."""
     try:
         with path.open("rb") as stream:
             return _read(ELFFile(stream), name)
@@ -101,11 +89,7 @@ def read_object(path: Path, name: str) -> ObjectFile:
 
 
 def read_content(content: bytes, name: str) -> ObjectFile:
-    """Read the content of an object file that a library contains.
-
-    Raises:
-        BuildError: the content is not ELF.
-    """
+    """Read the content of an object file that a library contains."""
     try:
         return _read(ELFFile(io.BytesIO(content)), name)
     except ELFError:

@@ -207,13 +207,7 @@ description = "How the last job ended: 0, or an enum umakit_status."
 
 
 def default_map(name: str, functions: Sequence[DriverFunction], roundings: Sequence[str]) -> str:
-    """Return the TOML text of a register map for the operators of a driver.
-
-    Args:
-        name: name of the backend.
-        functions: functions of the driver.
-        roundings: names of the roundings that its patterns accept.
-    """
+    """Return the TOML text of a register map for the operators of a driver."""
     operators = list(dict.fromkeys(each.operator for each in functions))
     parts = [
         CONTROL.format(

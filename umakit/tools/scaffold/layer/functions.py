@@ -68,8 +68,6 @@ class DriverFunction:
     Attributes:
         operator: name in the flag `--operators`.
         pattern: name of the pattern, which differs for the second layout.
-        name: name of the function.
-        layout: layout of images.
         declaration: prototype, as `patterns.c_declaration` prints it, without a semicolon.
     """
 
@@ -133,7 +131,6 @@ class DriverFunction:
         """Return the prototype in lines of at most 90 characters.
 
         Args:
-            name: replacement for the function's name.
             more: further arguments after the others.
         """
         start, _, rest = self.declaration.partition("(")
@@ -145,12 +142,7 @@ class DriverFunction:
 
 
 def functions_of(answers: Answers, name: str) -> list[DriverFunction]:
-    """Return a driver's functions, one per operator; for image operators, one per layout.
-
-    Args:
-        answers: the flags of `uma new`.
-        name: name of the backend.
-    """
+    """Return a driver's functions, one per operator; for image operators, one per layout."""
     from umakit import patterns
 
     found = []

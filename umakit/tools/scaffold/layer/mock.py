@@ -89,14 +89,7 @@ def mock_of(
     """Return the kinds of jobs of a simulator.
 
     Args:
-        registers: the register map.
-        functions: functions of the driver, with their settings.
-        prefix: prefix of names in the header.
         rounding: name of the rounding if no register holds it.
-
-    Raises:
-        RegisterMapError: a layer's size or tensor cannot be found in the registers, or jobs of two
-            operators look the same.
     """
     words = _Words(prefix, registers.descriptor is not None)
     groups = _groups(functions)

@@ -32,7 +32,6 @@ class Setting:
     """A driver's write to a register or field, or to a word of a descriptor.
 
     Attributes:
-        word: the register or word.
         field: the field; None for the whole word.
         text: C expression with `$name`s.
     """
@@ -81,16 +80,7 @@ class Setting:
 
 
 def settings_of(registers: RegisterMap, text: str, function: DriverFunction) -> list[Setting]:
-    """Return the writes of a function, in the order of the map.
-
-    Args:
-        registers: the map.
-        text: TOML of the map, for the lines of messages.
-        function: the C function.
-
-    Raises:
-        RegisterMapError: a text is not C or names no argument; with file and line.
-    """
+    """Return the writes of a function, in the order of the map."""
     found = []
     for word in registers.words:
         for field, operand in word.parts:
@@ -103,12 +93,7 @@ def settings_of(registers: RegisterMap, text: str, function: DriverFunction) -> 
 
 
 def check_operands(registers: RegisterMap, text: str, functions: list[DriverFunction]) -> None:
-    """Refuse texts that belong to no function of the driver.
-
-    Raises:
-        RegisterMapError: an operand is for an unknown operator, or names arguments that no function
-            has together.
-    """
+    """Refuse texts that belong to no function of the driver."""
     operators = {each.operator for each in functions} | {each.pattern[1:] for each in functions}
     every = {name for each in functions for name in each.operands}
     for word, field, operand in _operands(registers):
@@ -233,9 +218,6 @@ def constraints_of(
     A layer is inexpressible if it needs a value that no register holds.
 
     Args:
-        function: the C function.
-        settings: writes of the function.
-        roundings: roundings of the flag `--rounding`.
         derived: arguments that the mock computes from others.
     """
     says = named(settings) | derived
@@ -271,16 +253,8 @@ def derived_of(
 ) -> list[tuple[str, str]]:
     """Return numbers of a layer that hardware computes itself.
 
-    Args:
-        function: the C function.
-        settings: writes of the function.
-        registers: the map; `mock_of` has checked the names in its section `[mock]`.
-
     Returns:
         Name, and the hardware's computation as Python with the arguments in a dictionary `n`.
-
-    Raises:
-        RegisterMapError: a text is more than arithmetic, so that layers could not be compared.
     """
     found = []
     written = {each.word.name: _operand(each) for each in settings if each.field is None}

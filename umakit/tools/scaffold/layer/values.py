@@ -87,12 +87,7 @@ class _Limits:
 
 
 def layer_values(answers: Answers, name: str) -> dict[str, object]:
-    """Return the values of the templates of a backend of the kind `layer`.
-
-    Raises:
-        RegisterMapError: the register map is inconsistent, or lacks a requirement of a layer.
-        ScaffoldError: there is a register map, but no simulator for its driver.
-    """
+    """Return the values of the templates of a backend of the kind `layer`."""
     functions, roundings = functions_of(answers, name), answers.roundings
     if answers.simulator == "none":
         if answers.registers:
@@ -233,11 +228,7 @@ def _table_page(registers: RegisterMap, name: str, notice: str) -> str:
 def map_of(
     answers: Answers, name: str, functions: Sequence[DriverFunction]
 ) -> tuple[RegisterMap, str]:
-    """Return the register map of a backend and its text: the team's, or one for its operators.
-
-    Raises:
-        RegisterMapError: the map is inconsistent, or has no section `[job]`.
-    """
+    """Return the register map of a backend and its text: the team's, or one for its operators."""
     text = answers.registers or default_map(name, functions, answers.roundings)
     registers = read_register_map(text, MAP_FILE)
     if registers.job is None:
