@@ -86,7 +86,6 @@ def is_shared(name: str) -> bool:
 
 
 def members(content: bytes, where: str) -> list[tuple[str, bytes]]:
-    """Return names and contents of the files in a static library."""
     found, start, names = [], len(ARCHIVE), b""
     while start < len(content):
         header = content[start : start + HEADER_BYTES]

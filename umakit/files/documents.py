@@ -39,7 +39,6 @@ class Document(Generic[Content]):
     instead_of_damaged: str
 
     def read(self, path: Path) -> Content:
-        """Read a file."""
         where = short_path(path)
         if is_special(path):
             raise self.error("is not a regular file", where=where, fix=self.instead_of_special)

@@ -23,12 +23,10 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
 
 def sha256(content: bytes) -> str:
-    """Return the SHA-256 digest of bytes as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def manifest_text(files: Mapping[str, bytes]) -> str:
-    """Return the text of the manifest of some files."""
     return HEADER + "".join(_line(path, content) for path, content in sorted(files.items()))
 
 

@@ -40,7 +40,6 @@ class FileKind:
     mark: bytes
 
     def wrote(self, path: Path) -> bool:
-        """Whether umakit wrote a file."""
         with path.open("rb") as stream:
             start = stream.read(MARK_REACH)
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - MARK_REACH))

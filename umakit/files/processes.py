@@ -193,7 +193,6 @@ class Watch:
             self._thread.start()
 
     def end(self) -> None:
-        """Stop watching."""
         self._done.set()
         if self._thread.ident is not None:
             self._thread.join()

@@ -354,5 +354,4 @@ class DifferenceFolder:
             check_file(path, kind, self.inputs, force=self.force)
 
     def write_path(self, path: Path, content: bytes, kind: FileKind) -> None:
-        """Write a file."""
         write_file(path, content, kind, self.inputs, force=self.force)

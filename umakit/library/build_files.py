@@ -95,7 +95,6 @@ class Part:
 
     @property
     def is_cxx(self) -> bool:
-        """Whether a source is C++."""
         return any(source.endswith(CXX_SUFFIXES) for source in self.sources)
 
     @property
@@ -106,7 +105,6 @@ class Part:
 
     @property
     def shared_files(self) -> list[str]:
-        """The shared libraries among the objects and libraries."""
         return [path for path in self.library_files if is_shared(path)]
 
 

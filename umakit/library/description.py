@@ -38,7 +38,6 @@ CPU_DEVICE_TYPE = 1
 def describe(
     network: PlannedProgram, backends: Mapping[str, Backend], code: GeneratedCode
 ) -> dict[str, Any]:
-    """Return the metadata of a library as JSON values."""
     program, plan, report = network.program, network.memory, network.report
     cpu = {} if program.cpu is None else {"cpu": program.cpu.model_dump(mode="json")}
     alignments = interface_alignments(program, backends)
@@ -91,7 +90,6 @@ def _choices(program: Program) -> dict[str, dict[str, int]]:
 
 
 def constants_size(program: Program) -> int:
-    """Return the total size of all constants in bytes."""
     return sum(array.nbytes for array in program.constants.values())
 
 
@@ -114,7 +112,6 @@ def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, 
 
 
 def _computing(backend: Backend) -> list[str]:
-    """Return the names of the computing engines of a backend's machine."""
     if backend.tiling is None:
         return []
     return [

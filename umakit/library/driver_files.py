@@ -55,7 +55,6 @@ def driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
 
 
 def driver_text(source: Path) -> str:
-    """Return the text of a driver file."""
     try:
         return source.read_text(encoding="utf-8")
     except UnicodeDecodeError:

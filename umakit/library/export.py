@@ -107,7 +107,6 @@ class Destination:
             check_folder(self.path, LIBRARY_FOLDER, self.inputs, force=self.force)
 
     def write(self, files: Mapping[str, str | bytes]) -> None:
-        """Write the files of a library."""
         if self.path.suffix == SUFFIX:
             write_tar(self.path, files, self.inputs, force=self.force)
         else:
@@ -220,7 +219,6 @@ class _Parts:
 
     @property
     def files(self) -> dict[str, str | bytes]:
-        """All files, by path."""
         files: dict[str, str | bytes] = dict(self.simulators)
         for library in self.libraries.values():
             files |= library.files

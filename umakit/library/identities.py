@@ -78,7 +78,6 @@ class CpuStep:
         return f"{said}: {known}" if known else said
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name; keys are stable."""
         return {
             "name": self.name,
             "kind": self.kind,

@@ -146,7 +146,6 @@ def read_description(library: Path) -> Description:
 
 
 def read_weights(library: Path) -> bytes:
-    """Read the weights blob of a library."""
     path = library_folder(library) / weights_path(load_metadata(library)["umakit"]["name"])
     try:
         return path.read_bytes()

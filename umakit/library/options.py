@@ -134,7 +134,6 @@ class ExportOptions:
 
 
 def check_parallel(parts: int) -> None:
-    """Refuse an impossible number of parts."""
     if parts != 0 and not 2 <= parts <= MOST_PARTS:
         raise LibraryError(
             f"{parts} parts of a kernel cannot run at the same time",
@@ -144,7 +143,6 @@ def check_parallel(parts: int) -> None:
 
 
 def parse_weights(form: str) -> Literal["c", "blob"]:
-    """Return a form of the weights by name."""
     if form == "c":
         return "c"
     if form == "blob":
@@ -153,7 +151,6 @@ def parse_weights(form: str) -> Literal["c", "blob"]:
 
 
 def parse_overlap(when: str) -> Overlap:
-    """Return a value of `Overlap` by name."""
     for overlap in get_args(Overlap):
         if when == overlap:
             found: Overlap = overlap
@@ -165,7 +162,6 @@ def parse_overlap(when: str) -> Overlap:
 
 
 def parse_choose(rule: str) -> Literal["order", "cycles"]:
-    """Return a rule to choose between accelerators by name."""
     if rule == "order":
         return "order"
     if rule == "cycles":

@@ -21,7 +21,6 @@ from umakit.text.rendering import render
 
 
 def compiled_content(source: Path) -> bytes:
-    """Return the content of an object or a library."""
     try:
         content = source.read_bytes()
     except FileNotFoundError:
@@ -123,12 +122,10 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
 
 
 def _linked_name(folder: Path, library: str) -> str:
-    """Return the name of an installed library, or the path of a file in the export."""
     return exported_name(folder, library) if is_compiled(library) else library
 
 
 def program_source(backend: str) -> str:
-    """Return the name of the generated C file that starts a simulator program."""
     return f"{backend}_program.c"
 
 

@@ -36,7 +36,6 @@ all of them."""
 
 
 def device_source(backend: str) -> str:
-    """Return the name of the generated C file that opens a simulator."""
     return f"{backend}_device.c"
 
 
@@ -92,7 +91,6 @@ def _present(wanted: Sequence[str], names: set[str]) -> list[str]:
 
 
 def read_roles(metadata: Mapping[str, Any], where: str) -> Sources:
-    """Read the roles from `metadata.json`."""
     try:
         return Sources.model_validate(metadata["umakit"]["sources"])
     except (KeyError, ValidationError):

@@ -348,7 +348,6 @@ class Sources(Section):
     libraries: dict[Identifier, KernelLibrary] = {}
 
     def as_json(self) -> dict[str, Any]:
-        """Return the section for `metadata.json`."""
         return self.model_dump()
 
     @property

@@ -47,7 +47,6 @@ class _LibraryTar(FileKind):
     """The kind of file of libraries in tar files, recognized by their content."""
 
     def wrote(self, path: Path) -> bool:
-        """Whether umakit wrote a tar file."""
         if path.stat().st_size > MOST_BYTES:
             return False
         try:

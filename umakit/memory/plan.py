@@ -61,7 +61,6 @@ class ScratchUse:
     keeps_layout: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
         layers = [
             {"name": each.name, "scratch_bytes": each.scratch_bytes} for each in self.generic_layers
         ]
@@ -123,17 +122,14 @@ class PlannedProgram:
 
     @property
     def report(self) -> OffloadReport:
-        """The offload report."""
         return self.partitioned.report
 
     @property
     def relax_text(self) -> str:
-        """The text of the partitioned network."""
         return str(self.partitioned.module.script(show_meta=False))
 
     @property
     def of_several(self) -> CpuChoice:
-        """The CPU of a network for several CPUs."""
         assert self.choice is not None
         return self.choice
 

@@ -176,7 +176,6 @@ class _Search:
         self._steps = sorted({item.first for item in lifetimes})
 
     def run(self) -> Offsets:
-        """Return the best plan found."""
         if self._best_size > self._bound:
             self._extend({}, 0, dict.fromkeys(self._steps, 0))
         return self._best

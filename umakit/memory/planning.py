@@ -67,7 +67,6 @@ def plan_memory(
 
 
 def check_planner(planner: str) -> None:
-    """Refuse an unknown planner."""
     if planner not in PLANNERS:
         raise MemoryPlanError(
             f"there is no memory planner {planner!r}", fix=f"choose from {', '.join(PLANNERS)}"
@@ -152,7 +151,6 @@ class Filled:
 
     @property
     def excess(self) -> int:
-        """Return the number of bytes by which the pool overflows."""
         return 0 if self.pool.size is None else max(0, self.size - self.pool.size)
 
 

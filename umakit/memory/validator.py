@@ -92,7 +92,6 @@ class _Replay:
         self._owner = np.full(len(borders), -1, dtype=np.int64)
 
     def run(self) -> None:
-        """Replay all steps."""
         running: list[tuple[int, KernelCall]] = []
         for step, call in enumerate(self._program.calls):
             inputs = [name for name in (*call.inputs, *call.kept) if name in self._offsets]

@@ -228,7 +228,6 @@ def _compared(ways: Sequence[_Way], costs: LayerCosts) -> Comparison:
 
 
 def _whole(way: _Way, costs: LayerCosts, unknown: set[Key]) -> Whole:
-    """Return the cost of a way."""
     taken = way.layers.taken
     known = {key for layer in taken if layer.cycles is not None for key in layer.operators}
     rows = zip(way.partitioned.report.placements, way.partitioned.keys, strict=True)

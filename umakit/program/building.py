@@ -226,7 +226,6 @@ class _Builder:
         return arguments, roles
 
     def _results(self, call: tvm_api.Call, layer: str, label: str) -> list[str]:
-        """Return the names of a call's results."""
         fields = tvm_api.tuple_fields(call.ty_args[0])
         results: list[str] = []
         for number, kind in enumerate(fields):

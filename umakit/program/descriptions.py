@@ -141,7 +141,6 @@ def _attributes(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _own_parameters(kernel: Kernel) -> dict[str, str]:
-    """Return the parameters of an operator on the CPU as text."""
     found = _attributes(kernel.attributes)
     if found and kernel.weights_layout:
         found["weights in memory"] = kernel.weights_layout

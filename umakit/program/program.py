@@ -58,7 +58,6 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """Return the size in bytes."""
         return self.elements * tvm_api.element_bytes(self.dtype)
 
 
@@ -177,7 +176,6 @@ class Traffic:
 
     @property
     def saved(self) -> int:
-        """Return the number of bytes per inference that are not copied."""
         return sum(item.saved for item in self.kept)
 
 

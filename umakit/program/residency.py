@@ -58,7 +58,6 @@ class _Candidate:
 
     @property
     def copies_saved(self) -> int:
-        """Return the number of dropped copies."""
         return len(self.readers) + self.drops_store
 
 

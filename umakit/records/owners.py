@@ -77,7 +77,6 @@ class CpuView:
 
     @classmethod
     def of(cls, cpu: Cpu) -> CpuView:
-        """Return the identity of a CPU."""
         return cls(**{field.name: getattr(cpu, field.name) for field in fields(cls)})
 
 
@@ -111,7 +110,6 @@ class Owner:
 
     @property
     def name(self) -> str:
-        """The name of the backend or of the CPU."""
         return self.cpu.name if self.backend is None and self.cpu else self._backend.name
 
     @property
@@ -139,7 +137,6 @@ class Owner:
 
 
 def check_same_owner(mine: Owner, owner: Owner, where: str) -> None:
-    """Refuse records of another owner."""
     if mine.name != owner.name or (mine.cpu is None) != (owner.cpu is None):
         kind = "backend" if owner.cpu is None else "CPU"
         raise RecordsError(

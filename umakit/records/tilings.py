@@ -62,7 +62,6 @@ class Effort:
     simulate: int = 3
 
     def covers(self, other: Effort) -> bool:
-        """Whether this effort includes another effort."""
         return self.clock >= other.clock and self.simulate >= other.simulate
 
 
@@ -125,7 +124,6 @@ class Record:
         return view
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record as stored in the file."""
         view: dict[str, Any] = TypeAdapter(Record).dump_python(self, mode="json")
         return view
 
@@ -162,11 +160,9 @@ class Records:
 
     @property
     def tilings(self) -> Mapping[Layer, Tiling]:
-        """Return the best tiling of each layer."""
         return {record.layer: record.tiling for record in self.layers}
 
     def of(self, layer: Layer) -> Record | None:
-        """Return the record of a layer; None if there is none."""
         return next((record for record in self.layers if record.layer == layer), None)
 
     def with_record(self, record: Record) -> Records:
@@ -176,11 +172,9 @@ class Records:
         return Records(self.owner, tuple(layers))
 
     def write(self, path: Path, inputs: Iterable[Path] = ()) -> None:
-        """Write the file atomically."""
         write_records(path, self.content(), inputs)
 
     def content(self) -> bytes:
-        """Return the content of the file."""
         text = json.dumps(_ADAPTER.dump_python(self, mode="json"), indent=2, sort_keys=True)
         return (_compact(text) + "\n").encode()
 
@@ -305,7 +299,6 @@ def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def read_records(path: Path) -> Records:
-    """Read a file of records."""
     return _DOCUMENT.read(path)
 
 

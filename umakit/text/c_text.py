@@ -41,12 +41,10 @@ class CText:
     identifiers: frozenset[str]
 
     def filled(self, operands: Mapping[str, str]) -> str:
-        """Return the expression with C text substituted for each name."""
         return filled(self.text, operands)
 
 
 def filled(text: str, operands: Mapping[str, str]) -> str:
-    """Return C text with each `$name` substituted."""
     return NAME.sub(lambda found: operands[found[1]], text)
 
 

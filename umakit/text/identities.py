@@ -57,12 +57,10 @@ class LayerIdentity:
     part: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return {**asdict(self), "operators": [asdict(each) for each in self.operators]}
 
     @classmethod
     def from_json(cls, view: Mapping[str, Any]) -> LayerIdentity:
-        """Return the identity from the fields of `as_json`."""
         operators = tuple(SourceOperator(**each) for each in view["operators"])
         return cls(view["key"], view["role"], operators, view["part"])
 

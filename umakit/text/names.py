@@ -123,7 +123,6 @@ def is_macro(name: str) -> bool:
 
 
 def is_identifier(name: str) -> bool:
-    """Return whether a text is a C identifier of ASCII letters, digits and underscores."""
     return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
 
 

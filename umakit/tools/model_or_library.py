@@ -39,7 +39,6 @@ def is_model(path: Path) -> bool:
 
 
 def unused_backends(library: Path, required: bool = False) -> list[UnusedBackend]:
-    """Return the unused accelerators of a library."""
     description = load_metadata(library)["umakit"]
     unused = [UnusedBackend(**each) for each in description.get("unused_backends", [])]
     if required:

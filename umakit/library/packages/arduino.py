@@ -57,7 +57,6 @@ def write_package(library: Path, destination: Path, force: bool) -> None:
 def arduino_files(
     files: Mapping[str, str | bytes], metadata: Mapping[str, Any], where: str
 ) -> dict[str, str | bytes]:
-    """Return the files of an Arduino library, by path."""
     description = metadata["umakit"]
     if description["weights"] == "blob":
         raise LibraryError(
@@ -230,7 +229,6 @@ def _path_below_src(path: str) -> str:
 def _with_moved_includes(
     text: str, path: str, paths: Mapping[str, str], folders: Sequence[str]
 ) -> str:
-    """Rewrite the relative includes of a file whose header moved."""
     folder = posixpath.dirname(path)
 
     def replaced(match: re.Match[str]) -> str:

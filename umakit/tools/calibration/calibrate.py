@@ -55,7 +55,6 @@ class Calibrating:
 
 
 def destination_of(backend: UMABackend) -> Path:
-    """Return the calibration file beside `accel.toml`, which predictions use."""
     return backend.folder / FILE_NAME
 
 

@@ -157,7 +157,6 @@ def _deviations(machine: TileMachine, commands: Iterable[Timed]) -> list[float]:
 
 
 def cost_of(machine: TileMachine, command: Timed) -> Cost:
-    """Return the cost of a command on a machine."""
     sizes = command.sizes
     return machine.copy(sizes) if isinstance(sizes, Copy) else machine.job(sizes)
 

@@ -44,7 +44,6 @@ class Outcome:
 
     @property
     def held_out(self) -> int:
-        """The number of held-out commands."""
         return sum(each.evidence.held_out for each in self.choices)
 
     @property

@@ -85,7 +85,6 @@ class Group:
 
     @property
     def kernels(self) -> tuple[tuple[int, int], ...]:
-        """Kernels, in turns."""
         if self.dense:
             return ((1, 1),)
         return POOL_KERNELS if self.kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else KERNELS

@@ -43,6 +43,5 @@ class CosimFiles(DifferenceFolder):
         return str(path)
 
     def write_wave(self, content: bytes) -> str:
-        """Write a waveform in FST; return its path."""
         self.write_path(self.folder / WAVE, content, WAVEFORM)
         return str(self.folder / WAVE)

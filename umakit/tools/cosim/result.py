@@ -54,7 +54,6 @@ class CosimLayer:
         return 100 * (self.model_cycles - self.rtl_cycles) / self.rtl_cycles
 
     def as_json(self) -> dict[str, Any]:
-        """Return the layer for other programs."""
         percent = self.difference_percent
         return {
             **view(self, "layer:name where checked part:is_part in_scratchpad:stays tiles"),
@@ -88,7 +87,6 @@ class CosimDifference:
     wave_cycles: tuple[int, int] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the difference for other programs."""
         return {
             **self.facts,
             **view(self, "layer backend kind sentence inference"),
@@ -127,7 +125,6 @@ class CosimResult:
         return cycles / self.seconds if cycles and self.seconds > 0 else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result for other programs."""
         return {
             "agrees": self.difference is None,
             "difference": None if self.difference is None else self.difference.as_json(),

@@ -113,7 +113,6 @@ class DiffSettings:
     wave: WaveFile | None = None
 
     def check(self) -> None:
-        """Refuse numbers out of range."""
         if not 0 <= self.tolerance < 1:
             raise InputError(f"the tolerance is {self.tolerance:g}, it must be from 0 to below 1")
         if self.integer_tolerance < 0:

@@ -43,7 +43,6 @@ class Expected:
     is_exact: bool = True
 
     def nearest(self, dtype: Any) -> Array:
-        """Return the nearest numbers of a dtype."""
         kind = np.dtype(dtype).kind
         if kind == "f" or kind == "b" or self.numbers.dtype.kind != "f":
             return self.numbers.astype(dtype)
@@ -128,7 +127,6 @@ class OnnxDecider:
         self._opsets = {item.domain: item.version for item in proto.opset_import}
 
     def expected(self, tensor: str, known: Mapping[str, Array]) -> Expected:
-        """Return the expected values of a tensor, as `Decider.expected` describes."""
         node = self._producers.get(tensor)
         if node is None:
             raise NotDecided(tensor)

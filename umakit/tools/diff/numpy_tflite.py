@@ -47,7 +47,6 @@ class Call:
     options: Any
 
     def option(self, name: str, default: Any = 0) -> Any:
-        """Return an option, or a default if the operator has no options."""
         return default if self.options is None else getattr(self.options, name)()
 
 

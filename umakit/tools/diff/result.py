@@ -169,7 +169,6 @@ class DiffResult:
         return not self.differs and not self.unmatched
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result with the stable keys of `uma diff --json`."""
         return {
             "name": self.name,
             "agrees": self.agrees,

@@ -90,7 +90,6 @@ class Reference:
         self._probe = Probe(description, path, folder / "reference_probe")
 
     def size_of(self, value: Value) -> int:
-        """Return the size of a value in bytes."""
         shape, dtype = self._types[self.every.names[value]]
         return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
 
@@ -279,7 +278,6 @@ class Reference:
 
 
 def typed(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> Array:
-    """Return raw bytes as an array."""
     return np.frombuffer(raw.tobytes(), np.dtype(dtype)).reshape(shape)
 
 

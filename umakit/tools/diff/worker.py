@@ -48,7 +48,6 @@ class OnnxSession:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def run(self, names: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
-        """Return the outputs with these names."""
         return list(self._session.run(list(names), dict(inputs)))
 
 
@@ -71,7 +70,6 @@ class MicroInterpreter:
         self._interpreter.invoke()
 
     def outputs(self, count: int) -> list[Any]:
-        """Return the outputs of the last inference."""
         return [np.array(self._interpreter.get_output(number)) for number in range(count)]
 
     def tensors(self, numbers: Sequence[int]) -> list[Any]:

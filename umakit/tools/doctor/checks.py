@@ -51,7 +51,6 @@ class Diagnosis:
     checks: tuple[Check, ...]
 
     def count(self, status: Status) -> int:
-        """Return the number of results of a status."""
         return sum(check.status is status for check in self.checks)
 
     @property
@@ -60,7 +59,6 @@ class Diagnosis:
         return self.count(Status.ERROR) > 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the diagnosis as `uma doctor --json` prints it."""
         return {
             "errors": self.count(Status.ERROR),
             "warnings": self.count(Status.WARNING),

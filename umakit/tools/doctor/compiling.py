@@ -171,7 +171,6 @@ def compiled(
 
 
 def first_error(messages: str) -> Diagnostic:
-    """Return the first error in a compiler's output."""
     match = ERROR_LINE.search(messages)
     if match:
         return Diagnostic(match[1].removeprefix("./"), int(match[2]), match[3])
@@ -248,7 +247,6 @@ C_HEADERS = {
 
 
 def mend_of(messages: str, staged: StagedDriver) -> str:
-    """Return advice for the first error in a compiler's output."""
     error = first_error(messages)
     message, file = error.message, posixpath.normpath(error.file)
     missing = MISSING_FILE.search(message)

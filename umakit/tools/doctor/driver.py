@@ -38,7 +38,6 @@ PROGRAM = "src/umakit_doctor_calls.c"
 
 
 def file_checks(backend: Backend) -> list[Check]:
-    """Check that a driver's files exist and can be read."""
     driver, faults = backend.driver, []
     for name in (*driver.sources, *driver.headers):
         path = backend.folder / name

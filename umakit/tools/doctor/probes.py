@@ -206,7 +206,6 @@ def time_limit(backend: Backend, device: Device) -> float | None:
 
 
 def not_returned(backend: Backend, seconds: float) -> DeviceError:
-    """Return the error of a simulator that exceeded its time limit."""
     return DeviceError(
         f"the simulator of {backend.target_name} did not return within {seconds:g} s "
         "([simulator] timeout in accel.toml)",

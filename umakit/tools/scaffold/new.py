@@ -123,7 +123,6 @@ class NewBackend:
 
 
 def kind_of(name: str) -> Kind:
-    """Return a kind by its name."""
     if name not in KINDS:
         close = closest(name, KINDS)
         fix = f"write {close}" if close else f"choose from {', '.join(KINDS)}"

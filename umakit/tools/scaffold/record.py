@@ -40,7 +40,6 @@ class Record:
 
 
 def record_text(name: str, answers: Answers) -> str:
-    """Return the text of `.umakit/new.toml`."""
     lines = [
         "# How `uma new` wrote this folder, for `uma new --update`; base/ has its files then.",
         f"umakit = {json.dumps(__version__)}",
@@ -60,7 +59,6 @@ def recorded(name: str, answers: Answers, files: Mapping[str, str]) -> dict[str,
 
 
 def read_record(folder: Path) -> Record:
-    """Return the record of a project."""
     path = folder / FLAGS
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -56,7 +56,6 @@ class Update:
         return not self.to_merge and not self.conflicts
 
     def as_json(self) -> dict[str, Any]:
-        """Return the update as `uma new --update --json` prints it."""
         return asdict(self)
 
 
@@ -207,7 +206,6 @@ def has_conflicts(content: bytes) -> bool:
 
 
 def difference(path: str, old: bytes, new: bytes) -> str:
-    """Return the changes of a file, as a unified difference."""
     before, after = (text.decode("utf-8", "replace").splitlines() for text in (old, new))
     names = f"{path} (yours)", f"{path} (merged)"
     lines = difflib.unified_diff(before, after, *names, lineterm="")

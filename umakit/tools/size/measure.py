@@ -112,7 +112,6 @@ class LibrarySize:
     layers: tuple[LayerSize, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return all sizes as JSON values."""
         values = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
@@ -262,7 +261,6 @@ class _Program:
 
     @property
     def text_bytes(self) -> int:
-        """Return the bytes of machine code of all files."""
         return sum(item.text_bytes for item in self.objects.values())
 
     def text_of(self, function: str) -> dict[tuple[str, int], int]:
@@ -275,7 +273,6 @@ class _Program:
         return sizes
 
     def resolve_tables(self, files: Collection[str]) -> None:
-        """See `CallGraph.resolve_tables`."""
         if self._graph is not None:
             self._graph.resolve_tables(files)
 

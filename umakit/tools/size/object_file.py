@@ -62,7 +62,6 @@ class ObjectFile:
 
     @property
     def text_bytes(self) -> int:
-        """The size of the machine code in bytes."""
         return sum(section.size for section in self.sections.values() if section.is_code)
 
     @property
@@ -76,7 +75,6 @@ class ObjectFile:
 
 
 def read_object(path: Path, name: str) -> ObjectFile:
-    """Read an object file."""
     try:
         with path.open("rb") as stream:
             return _read(ELFFile(stream), name)
@@ -89,7 +87,6 @@ def read_object(path: Path, name: str) -> ObjectFile:
 
 
 def read_content(content: bytes, name: str) -> ObjectFile:
-    """Read the content of an object file that a library contains."""
     try:
         return _read(ELFFile(io.BytesIO(content)), name)
     except ELFError:

@@ -91,12 +91,10 @@ class DriverFunction:
 
     @property
     def pointers(self) -> list[str]:
-        """Names of its tensors."""
         return [name for name, kind in self.arguments.items() if kind.endswith("*")]
 
     @property
     def numbers(self) -> list[str]:
-        """Names of its other arguments."""
         return [name for name, kind in self.arguments.items() if not kind.endswith("*")]
 
     @property

@@ -42,7 +42,6 @@ class Setting:
 
     @property
     def place(self) -> str:
-        """Its name in the register map."""
         return self.word.name + (f".{self.field.name}" if self.field else "")
 
     @property
@@ -167,7 +166,6 @@ def _no_argument(place: str, name: str, names: list[str], where: str) -> Registe
 
 
 def named(settings: list[Setting]) -> set[str]:
-    """Return the arguments that some register depends on."""
     return {name for each in settings for name in each.text.names}
 
 
