@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,7 +152,7 @@ def _json(library: Library, output: Path) -> dict[str, Any]:
     from umakit.library.identities import cpu_steps
 
     description = library.metadata["umakit"]
-    steps = [each.as_json() for each in cpu_steps(description)]
+    steps = [asdict(each) for each in cpu_steps(description)]
     return {"output": str(output), **description, "cpu_steps": steps}
 
 

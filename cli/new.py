@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -188,7 +189,7 @@ def bring_up_to_date(
             raise InputError(f"{shown}: an update does not change it", fix="leave it out")
     update = update_backend(folder, flags, read_map(flags.get("registers")), merge=merge)
     if as_json:
-        print_json(update.as_json())
+        print_json(asdict(update))
         return 0 if update.is_complete else LEFT_TO_MERGE
     show_update(update)
     return 0 if update.is_complete else LEFT_TO_MERGE

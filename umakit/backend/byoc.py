@@ -74,12 +74,7 @@ def _codegen(backend: Backend) -> Callable[[Any, Any, Any], list[Any]]:
 
 @tvm_api.one_at_a_time
 def build_function(function: tvm_api.Function, backend: Backend) -> tvm_api.Node:
-    """Build a runtime module with one accelerator function.
-
-    Args:
-        function: a Relax function with `Codegen` and `global_symbol`, whose body calls composite
-            functions.
-    """
+    """Build a runtime module with one accelerator function, whose body calls composites."""
     symbol = str(tvm_api.function_attribute(function, "global_symbol"))
     if not is_identifier(symbol):
         raise BackendError(f"the function's symbol {shown(symbol, 100)!r} is not a C identifier")

@@ -41,7 +41,6 @@ NOT_OF_TEAMS = re.compile(
 T = TypeVar("T")
 
 folders_of_loaded: set[Path] = set()
-"""Folders of the backends that this process has loaded."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +107,7 @@ class LocatedBackend:
 
 
 def locate_backend(name_or_path: str | os.PathLike[str], base: Path = Path()) -> LocatedBackend:
-    """Find a backend by name or folder path, without loading it.
-
-    Args:
-        base: folder for relative paths; default: the working folder.
-    """
+    """Find a backend by name or folder path, relative to `base`, without loading it."""
     text = os.fspath(name_or_path)
     place = base / text
     if isinstance(name_or_path, os.PathLike) or os.sep in text or text.startswith("."):

@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elftools.common.exceptions import ELFError
@@ -29,7 +29,6 @@ BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 COMPILED = re.compile(r".+\.(a|o|so(\.\d+)*)")
 SHARED = re.compile(r".+\.so(\.\d+)*")
-"""Forms of names."""
 
 HEADER_BYTES = 60
 """Size of the header of a member of an archive."""
@@ -108,11 +107,7 @@ def members(content: bytes, where: str) -> list[tuple[str, bytes]]:
 
 
 def read_compiled(name: str, content: bytes, where: str) -> CompiledFile:
-    """Return the properties of a compiled file.
-
-    Args:
-        name: file name; its suffix determines the expected format.
-    """
+    """Return the properties of a compiled file, whose suffix tells the expected format."""
     if content.startswith(THIN_ARCHIVE):
         raise LibraryError(
             "is a thin library, whose objects lie elsewhere",
@@ -174,14 +169,11 @@ def _loaded_as(elf: ELFFile) -> str:
 
 def _needs_cxx(elf: ELFFile) -> bool:
     """Whether an object refers to the C++ standard library; mangled names begin with _Z."""
-    return any(name.startswith(("_Z", "__gxx_", "__cxa_")) for name in _undefined(elf))
-
-
-def _undefined(elf: ELFFile) -> Iterator[str]:
     table = elf.get_section_by_name(".symtab")
-    for symbol in table.iter_symbols() if table is not None else ():
-        if symbol["st_shndx"] == "SHN_UNDEF":
-            yield symbol.name
+    return any(
+        symbol["st_shndx"] == "SHN_UNDEF" and symbol.name.startswith(("_Z", "__gxx_", "__cxa_"))
+        for symbol in (table.iter_symbols() if table is not None else ())
+    )
 
 
 HOST_COMPILERS = ("cc", "gcc", "clang")
@@ -191,11 +183,7 @@ HOST_CXX_COMPILERS = ("c++", "g++", "clang++")
 def host_compiler(
     variable: str = "CC", names: Sequence[str] = HOST_COMPILERS, language: str = "C"
 ) -> list[str]:
-    """Return the command of this machine's compiler, as program and first arguments.
-
-    Args:
-        variable: environment variable that overrides the choice.
-    """
+    """Return the command of this machine's compiler; an environment variable overrides it."""
     chosen = os.environ.get(variable, "")
     try:
         command = shlex.split(chosen)
@@ -203,9 +191,8 @@ def host_compiler(
         raise BuildError(f"{variable}={chosen!r} cannot be read: {error}") from None
     if command:
         return command
-    for name in names:
-        found = shutil.which(name)
-        if found:
-            return [found]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found:
+        return [found]
     tools = "gcc or clang" if language == "C" else "g++ or clang++"
     raise BuildError(f"there is no {language} compiler", fix=f"install {tools}, or set {variable}")

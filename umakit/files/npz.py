@@ -108,11 +108,7 @@ def _read_arrays(archive: zipfile.ZipFile, path: Path) -> dict[str, npt.NDArray[
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """Read one array after checking its size against the size of its archive member.
-
-    Raises:
-        ValueError: the sizes do not agree, or the array is not numeric.
-    """
+    """Read one array after checking its size; raise ValueError if it cannot be right."""
     ratio = LARGEST_RATIO.get(info.compress_type, 0)
     if info.flag_bits & ENCRYPTED or info.file_size > ratio * max(info.compress_size, 1):
         raise ValueError

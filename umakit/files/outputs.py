@@ -190,11 +190,7 @@ def _is_plain(folder: Path, path: str) -> bool:
 
 
 def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | None:
-    """Return the first existing component of a path that is not a folder, or None.
-
-    Args:
-        end: -1 omits the last component, the file itself.
-    """
+    """Return the first part of a path that is no folder, or None; `end` of -1 omits the file."""
     place = folder
     parts = path.split("/")
     for number, part in enumerate(parts[:end], 1):

@@ -360,12 +360,7 @@ def _text(file: IO[bytes]) -> str:
 def beside(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> Iterator[Callable[[], str]]:
-    """Run a command while a block runs. Then end the command and all processes it started.
-
-    Yields:
-        A function that returns the exit status and last printed line of the command as text; empty
-        while the command runs.
-    """
+    """Run a command during a block; yield a function for its end as text, empty while it runs."""
     with tempfile.TemporaryFile() as printed, started(
         command, folder, environment,
         stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,

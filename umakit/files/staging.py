@@ -288,11 +288,7 @@ def _uninterrupted() -> Iterator[None]:
 def write_picture(
     figure: Figure, path: Path, kind: FileKind, inputs: Iterable[Path], *, force: bool
 ) -> None:
-    """Write a figure as SVG, PNG or PDF, with the mark of its kind in the metadata.
-
-    Args:
-        path: path ending in `.svg`, `.png` or `.pdf`; written in full or not at all.
-    """
+    """Write a figure as `.svg`, `.png` or `.pdf`, with the mark of its kind in the metadata."""
     import matplotlib
 
     suffix = path.suffix.lower().removeprefix(".")

@@ -13,8 +13,8 @@ from typing import Any
 from umakit import sim
 from umakit.files.compiled_files import Machine, is_compiled, is_shared, read_compiled
 from umakit.files.staging import as_bytes
-from umakit.library.roles import COMPILED_FOLDER, SIMULATOR_FOLDER, SOURCE_FOLDER, Sources
-from umakit.library.schema import KernelLibrary, OwnSimulator
+from umakit.library.roles import COMPILED_FOLDER, SIMULATOR_FOLDER, SOURCE_FOLDER
+from umakit.library.schema import KernelLibrary, OwnSimulator, Sources
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.rendering import render
 from umakit.version import __version__
@@ -113,7 +113,8 @@ def build_files(
 ) -> dict[str, str]:
     """Return `CMakeLists.txt` and the files of `cmake/` and `zephyr/` of an export, by path."""
     prefix = values["prefix"]
-    umakit_headers = _names(files, "umakit/")
+    start = f"{SOURCE_FOLDER}/umakit/"
+    headers = [p for p in sorted(files) if p.startswith(start) and p.endswith(".h")]
     parts = shared_parts(sources, files)
     shown = {
         **values,
@@ -133,7 +134,9 @@ def build_files(
             for backend, names in sources.devices.items()
             if names or backend in sources.own or backend in values["designs"]
         ],
-        "board_headers": [name for name in umakit_headers if name not in SIMULATOR_HEADERS],
+        "board_headers": [
+            name for p in headers if (name := p.removeprefix(start)) not in SIMULATOR_HEADERS
+        ],
         "needs_full_libc": needs_full_libc(files),
     }
     return {
@@ -237,10 +240,7 @@ def _digest_of(library: KernelLibrary, files: Mapping[str, str | bytes]) -> str:
 
 
 def _own_part(
-    backend: str,
-    own: OwnSimulator,
-    headers: Sequence[str],
-    files: Mapping[str, str | bytes],
+    backend: str, own: OwnSimulator, headers: Sequence[str], files: Mapping[str, str | bytes]
 ) -> Part:
     """Return the part of a simulator other than umakit's, without its dependencies."""
     folder = f"{SIMULATOR_FOLDER}/{backend}"
@@ -277,17 +277,6 @@ def _kind_headers(kind: str) -> list[str]:
     return _headers((*sim.KINDS[kind].driver_headers, *sim.KINDS[kind].headers))
 
 
-def _names(files: Mapping[str, str | bytes], folder: str) -> list[str]:
-    start = f"{SOURCE_FOLDER}/{folder}"
-    return sorted(
-        path.removeprefix(start) for path in files if path.startswith(start) and path.endswith(".h")
-    )
-
-
-def _text(files: Mapping[str, str | bytes], path: str) -> str:
-    return as_bytes(files[f"{SOURCE_FOLDER}/{path}"]).decode("utf-8", "replace")
-
-
 def _target(
     name: str,
     contents: Sequence[str],
@@ -295,10 +284,10 @@ def _target(
     compiled: Sequence[str] = (),
 ) -> str:
     digest = hashlib.sha256()
-    texts = [_text(files, path) for path in contents]
+    sources = [as_bytes(files[f"{SOURCE_FOLDER}/{path}"]) for path in contents]
     included: set[str] = set()
     for header, headers in INLINE_HEADERS.items():
-        if any(header in text for text in texts):
+        if any(header.encode() in source for source in sources):
             included |= {each for each in headers if f"{SOURCE_FOLDER}/{each}" in files}
     paths = [f"{SOURCE_FOLDER}/{path}" for path in sorted({*contents, *included})]
     for path in [*paths, *compiled]:

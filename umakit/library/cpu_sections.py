@@ -9,9 +9,8 @@ from typing import Any
 from umakit.errors import InputError
 from umakit.machine.cpu import GENERIC
 
-KEYS = ("memory", "tilings", "layers", "operators")
-KEYS_IF_ANY = ("choices",)
-"""Optional keys that differ between CPUs, besides `cpu` and `suffix`."""
+KEYS = ("memory", "tilings", "layers", "operators", "choices")
+"""Keys that differ between CPUs, besides `cpu` and `suffix`; `choices` is optional."""
 
 
 def names_of_cpus(description: Mapping[str, Any]) -> list[str]:
@@ -36,9 +35,8 @@ def section_for(description: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not description.get("cpus"):
         return view
     section = description["cpus"][names.index(name)]
-    for key in KEYS_IF_ANY:
-        view.pop(key, None)
-    view |= {key: section[key] for key in (*KEYS, *KEYS_IF_ANY, "cpu", "suffix") if key in section}
+    view.pop("choices", None)
+    view |= {key: section[key] for key in (*KEYS, "cpu", "suffix") if key in section}
     if name == GENERIC:
         del view["cpu"]
     return view
@@ -50,12 +48,7 @@ def chosen_cpu(description: Mapping[str, Any]) -> str:
 
 
 def run_unpacked_symbol(description: Mapping[str, Any]) -> str:
-    """Return the name of `_run_unpacked` in objects; a library for several CPUs adds the CPU's
-    name.
-
-    Args:
-        description: section `umakit` of the metadata, or a result of `section_for`.
-    """
+    """Return the name of `_run_unpacked` in objects, for a section of the metadata."""
     return with_suffix(f"{description['interface']}_run_unpacked", description)
 
 

@@ -17,7 +17,7 @@ from umakit.codegen.interface_comments import interface_alignments
 from umakit.codegen.model_source import GeneratedCode, interface_prefix
 from umakit.codegen.statuses import own_statuses
 from umakit.files.npz import npz_bytes
-from umakit.library.cpu_sections import KEYS, KEYS_IF_ANY
+from umakit.library.cpu_sections import KEYS
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
 from umakit.lower.executed import executed_operations
 from umakit.machine.planner import prediction_of
@@ -94,11 +94,7 @@ def constants_size(program: Program) -> int:
 
 
 def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, Any]:
-    """Return the metadata of an accelerator.
-
-    Args:
-        status_base: number added to the statuses of its functions; None for nothing.
-    """
+    """Return the metadata of an accelerator; `status_base` is added to its statuses, if any."""
     base = {} if status_base is None else {"status_base": status_base}
     view: dict[str, Any] = {"name": backend.target_name, "simulated": is_simulated(backend), **base}
     computing, energy = _computing(backend), backend.configuration.energy
@@ -148,10 +144,7 @@ def _tensor(tensor: Tensor, alignments: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _module(
-    program: Program,
-    plan: MemoryPlan,
-    backends: Mapping[str, Backend],
-    code: GeneratedCode,
+    program: Program, plan: MemoryPlan, backends: Mapping[str, Backend], code: GeneratedCode
 ) -> dict[str, Any]:
     inputs = [program.tensors[name] for name in program.inputs]
     outputs = [program.tensors[name] for name in program.outputs]
@@ -182,7 +175,7 @@ def _module(
 
 def _memory(program: Program, plan: MemoryPlan) -> dict[str, Any]:
     alive = {item.name: item for item in tensor_lifetimes(program)}
-    scratch = {} if plan.scratch is None else {"scratch": plan.scratch.as_json()}
+    scratch = {} if plan.scratch is None else {"scratch": asdict(plan.scratch)}
     return {
         "arena_bytes": plan.arena_size,
         "live_set_bound_bytes": plan.live_set_bound,
@@ -307,11 +300,7 @@ def sections_of(
     backends: Mapping[str, Backend],
     codes: Sequence[GeneratedCode],
 ) -> list[dict[str, Any]]:
-    """Return the section of each CPU, for the metadata.
-
-    Args:
-        networks: the network for each CPU, in the order of the compiler's choice.
-    """
+    """Return the section of each CPU, in the order of the compiler's choice."""
     sections = []
     for each, code in zip(networks, codes, strict=True):
         described = describe(each, backends, code)["umakit"]
@@ -319,7 +308,7 @@ def sections_of(
             {
                 "cpu": each.of_several.cpu.model_dump(mode="json"),
                 "suffix": each.of_several.suffix,
-                **{key: described[key] for key in (*KEYS, *KEYS_IF_ANY) if key in described},
+                **{key: described[key] for key in KEYS if key in described},
             }
         )
     return sections

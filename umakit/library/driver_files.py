@@ -24,11 +24,7 @@ INCLUDED = re.compile(r'^\s*#\s*include\s*[<"](umakit/[^>"]*)[>"]', re.MULTILINE
 
 
 def files_of_driver(backend: Backend) -> dict[str, str]:
-    """Return the files of a driver and of its simulator in a library.
-
-    Returns:
-        Contents by path below `codegen/host`.
-    """
+    """Return the files of a driver and of its simulator, by path below `codegen/host`."""
     backends = {backend.target_name: backend}
     files = driver_files(backends)
     add_files(files, inline_headers(files, own_simulator_files(backends)), str(backend.folder))

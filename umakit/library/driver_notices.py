@@ -144,11 +144,8 @@ def _undefined(program: Program, backend: Backend, sources: Mapping[str, str]) -
 
 
 def _called(program: Program, backend: Backend) -> list[str]:
-    """Return the driver functions that a backend's kernels call, sorted.
-
-    Functions of the kit and of C's headers are left out. Empty for a backend that replaces the text
-    of its calls.
-    """
+    """Return the driver functions that kernels call, sorted; empty if a backend replaces the
+    text."""
     if backend.codegen.replace_call_extern is not None:
         return []
     called = {
@@ -171,11 +168,7 @@ INCLUDED = re.compile(r'"([^"]+)"|<([^>]+)>')
 
 
 def check_driver_texts(backends: Mapping[str, Backend], exported: Collection[str]) -> None:
-    """Refuse drivers with an `#error`, or an include of umakit's, that no condition excludes.
-
-    Args:
-        exported: paths of the C files of the export, below `codegen/host`.
-    """
+    """Refuse drivers with an `#error`, or an include of umakit's, that no condition excludes."""
     for backend in backends.values():
         for name in (*backend.driver.headers, *backend.driver.sources):
             path = backend.folder / name

@@ -32,12 +32,7 @@ from umakit.files.staging import write_folder
 from umakit.library.board_notes import board_notes, time_limits
 from umakit.library.build_files import build_files
 from umakit.library.description import constants_size, describe, sections_of
-from umakit.library.driver_files import (
-    add_files,
-    driver_files,
-    inline_headers,
-    with_found_includes,
-)
+from umakit.library.driver_files import add_files, driver_files, inline_headers, with_found_includes
 from umakit.library.driver_notices import check_driver_texts, driver_notices, rounding_notices
 from umakit.library.kernel_libraries import (
     ExportedLibrary,
@@ -53,7 +48,8 @@ from umakit.library.own_simulators import (
     own_simulator_files,
     own_simulators,
 )
-from umakit.library.roles import COMPILED_FOLDER, Sources, find_roles
+from umakit.library.roles import COMPILED_FOLDER, find_roles
+from umakit.library.schema import Sources
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.memory.plan import PlannedProgram
@@ -127,77 +123,68 @@ def write_library(
     """
     destination.check()
     last, where = networks[-1], str(destination.path)
-    printed = _printed(networks, backends, weights)
-    sources, metadata = printed.sources, printed.metadata
+    program = last.program
+    sources, code, shared, metadata = _printed(networks, backends, weights)
     parts = _add_parts(sources, backends, where)
     metadata["umakit"]["notices"] += [
         *driver_notices(
-            last.program, backends, sources, included_names(parts.libraries),
+            program, backends, sources, included_names(parts.libraries),
             [each.choice.suffix for each in networks if each.choice is not None],
         ),
         *(text for each in parts.libraries.values() for text in each.notices),
         *rounding_notices(last.report),
     ]  # fmt: skip
     files = {f"codegen/host/{path}": text for path, text in sources.items()} | parts.files
-    if printed.code.weights is not None:
-        files[weights_path(last.program.name)] = printed.code.weights
-    roles = _roles(last.program, files, backends, printed.code.locked, parts)
-    metadata["umakit"]["sources"] = roles.as_json()
-    values = _template_values(networks, backends, printed, parts, roles)
-    values |= _build_values(backends, parts, roles, files)
+    if code.weights is not None:
+        files[weights_path(program.name)] = code.weights
+    roles = find_roles(
+        interface_prefix(program.name),
+        list(files),
+        _driver_paths(backends, code.locked),
+        {name: [device_file(name, "c")] for name in parts.simulated_as},
+        parts.simulated_as,
+        own_simulators(backends),
+        {name: list(paths) for name, paths in parts.compiled.items()},
+        {name: each.view for name, each in parts.libraries.items()},
+    )
+    metadata["umakit"]["sources"] = roles.model_dump()
+    values = shared | _template_values(networks, backends, metadata, parts, roles)
+    values |= {"locks": locks_view(code.locked), **_build_values(parts, roles, files)}
     files |= build_files(values, roles, files)
     files |= _texts(networks, values, metadata, roles)
     check_metadata(str(files[METADATA]), METADATA)
     destination.write(files)
-    return Library(destination.path, metadata, last.report, last.program)
-
-
-@dataclass(frozen=True)
-class _Printed:
-    """A network, for one or several CPUs, as C.
-
-    Attributes:
-        sources: C files by path below `codegen/host`.
-        code: the generated code of the last CPU.
-        shared: template values common to all C files.
-        metadata: content of `metadata.json`, without roles and notices of drivers.
-    """
-
-    sources: dict[str, str]
-    code: GeneratedCode
-    shared: dict[str, Any]
-    metadata: dict[str, Any]
+    return Library(destination.path, metadata, last.report, program)
 
 
 def _printed(
     networks: Sequence[PlannedProgram], backends: Mapping[str, Backend], weights: str
-) -> _Printed:
+) -> tuple[dict[str, str], GeneratedCode, dict[str, Any], dict[str, Any]]:
+    """Return a network, for one or several CPUs, as C.
+
+    Returns:
+        C files by path below `codegen/host`, the generated code of the last CPU, the template
+        values common to all C files, and `metadata.json` without roles and notices of drivers.
+    """
     last = networks[-1]
     if last.choice is None:
         layout = layout_weights(last.program) if weights == "blob" else None
-        if layout is not None:
-            _check_blob(last.program, backends)
+        needed = max(dma_constants(last.program, backends).values(), default=1) if layout else 0
+        if needed > CONSTANT_ALIGNMENT:
+            raise LibraryError(
+                f"constants in a blob begin at multiples of {CONSTANT_ALIGNMENT} bytes, and an "
+                f"accelerator reads them at multiples of {needed}",
+                fix="leave --weights blob out, so that they are in C",
+            )
         code = generate_code(last.program, last.memory, backends, layout)
         shared = common_values(last.program, last.memory, layout, backends)
-        metadata = describe(last, backends, code)
-        return _Printed(dict(code.sources), code, shared, metadata)
+        return dict(code.sources), code, shared, describe(last, backends, code)
     sources, codes = generate_for_cpus(networks, backends)
     shared = values_for_cpus(networks, backends)
     metadata = describe(last, backends, codes[-1])
     sections = sections_of(networks, backends, codes)
     metadata["umakit"] |= {"suffix": sections[-1]["suffix"], "cpus": sections}
-    return _Printed(sources, codes[-1], shared, metadata)
-
-
-def _check_blob(program: Program, backends: Mapping[str, Backend]) -> None:
-    """Refuse constants in a blob that an accelerator could not read there."""
-    needed = max(dma_constants(program, backends).values(), default=1)
-    if needed > CONSTANT_ALIGNMENT:
-        raise LibraryError(
-            f"constants in a blob begin at multiples of {CONSTANT_ALIGNMENT} bytes, and an "
-            f"accelerator reads them at multiples of {needed}",
-            fix="leave --weights blob out, so that they are in C",
-        )
+    return sources, codes[-1], shared, metadata
 
 
 @dataclass(frozen=True)
@@ -247,38 +234,17 @@ def _add_parts(
     )
 
 
-def _roles(
-    program: Program,
-    files: Mapping[str, str | bytes],
-    backends: Mapping[str, Backend],
-    locked: Sequence[str],
-    parts: _Parts,
-) -> Sources:
-    return find_roles(
-        interface_prefix(program.name),
-        list(files),
-        _driver_paths(backends, locked),
-        {name: [device_file(name, "c")] for name in parts.simulated_as},
-        parts.simulated_as,
-        own_simulators(backends),
-        {name: list(paths) for name, paths in parts.compiled.items()},
-        {name: each.view for name, each in parts.libraries.items()},
-    )
-
-
 def _template_values(
     networks: Sequence[PlannedProgram],
     backends: Mapping[str, Backend],
-    printed: _Printed,
+    metadata: Mapping[str, Any],
     parts: _Parts,
     roles: Sources,
 ) -> dict[str, Any]:
     """Return the template values about the network, its drivers and their devices."""
-    program, metadata = networks[-1].program, printed.metadata
+    program = networks[-1].program
     notes = board_notes(program, backends, metadata)
     return {
-        **printed.shared,
-        "locks": locks_view(printed.code.locked),
         "backends": metadata["umakit"]["backends"],
         "layers": program.calls,
         "board_notes": {name: each.device for name, each in notes.items() if each.device},
@@ -295,17 +261,12 @@ def _template_values(
     }
 
 
-def _build_values(
-    backends: Mapping[str, Backend],
-    parts: _Parts,
-    roles: Sources,
-    files: Mapping[str, str | bytes],
-) -> dict[str, Any]:
+def _build_values(parts: _Parts, roles: Sources, files: Iterable[str]) -> dict[str, Any]:
     """Return the template values about the C files that builds compile."""
     simulated_as, others = parts.simulated_as, (*roles.own, *parts.designs)
     added = [source for driver in roles.drivers.values() for source in driver]
     added += [source for each in roles.libraries.values() for source in each.sources]
-    c_files = _c_files(files)
+    c_files = [path for path in files if path.endswith((".c", *CXX_SUFFIXES))]
     return {
         "simulator_sources": {
             **{name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()},
@@ -329,22 +290,26 @@ def _texts(
     roles: Sources,
 ) -> dict[str, str | bytes]:
     """Return the files beside C and builds: the program, texts, parameters and metadata."""
-    last = networks[-1]
-    return {
+    texts: dict[str, str | bytes] = {
         "runtime/main.c": render("library/main.c.j2", **values),
         **{
             f"runtime/{name}": (RUNTIME / name).read_text(encoding="utf-8")
             for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
         },
-        **(_board_files() if roles.simulator else {}),
         LICENSE: RUNTIME.with_name(LICENSE).read_text(encoding="utf-8"),
         NOTICE: render("library/NOTICE.j2", **values),
         "README.md": render("library/README.md.j2", **values),
-        f"parameters/{last.program.name}.npz": npz_bytes(last.program.constants),
-        f"src/{last.program.name}.relax.txt": last.relax_text,
-        **_files_of_others(networks),
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
+    if roles.simulator:  # builds of a library do not compile the device of a board
+        folder = sim.source_directory()
+        texts |= {path: (folder / path).read_text(encoding="utf-8") for path in sim.BOARD_SOURCES}
+    for each in networks:
+        name = each.program.name
+        name += f"_{each.of_several.suffix}" if each is not networks[-1] else ""
+        texts[f"parameters/{name}.npz"] = npz_bytes(each.program.constants)
+        texts[f"src/{name}.relax.txt"] = each.relax_text
+    return texts
 
 
 def _driver_paths(
@@ -361,23 +326,3 @@ def _driver_paths(
         )
         for name, backend in backends.items()
     }
-
-
-def _board_files() -> dict[str, str]:
-    """Return the device of a board; builds of a library do not compile it."""
-    folder = sim.source_directory()
-    return {path: (folder / path).read_text(encoding="utf-8") for path in sim.BOARD_SOURCES}
-
-
-def _c_files(files: Iterable[str]) -> list[str]:
-    return [path for path in files if path.endswith((".c", *CXX_SUFFIXES))]
-
-
-def _files_of_others(networks: Sequence[PlannedProgram]) -> dict[str, str | bytes]:
-    """Return constants and texts of all networks but the last, by path."""
-    files: dict[str, str | bytes] = {}
-    for each in networks[:-1]:
-        name = f"{each.program.name}_{each.of_several.suffix}"
-        files[f"parameters/{name}.npz"] = npz_bytes(each.program.constants)
-        files[f"src/{name}.relax.txt"] = each.relax_text
-    return files

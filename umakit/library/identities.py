@@ -11,11 +11,7 @@ from umakit.text.identities import LayerIdentity, NamedLayer, Role, layer_identi
 
 
 def identities_of(description: Mapping[str, Any]) -> list[LayerIdentity]:
-    """Return the identity of each layer of a library, in the order of execution.
-
-    In a library from before identities, operators have the names of the offload report and no
-    index.
-    """
+    """Return the identity of each layer; without index in a library from before identities."""
     layers = description["layers"]
     views = [layer.get("identity") for layer in layers]
     if None not in views:
@@ -76,14 +72,6 @@ class CpuStep:
         known = "; ".join(self.reasons)
         said = f"{self.name} ({self.kind})"
         return f"{said}: {known}" if known else said
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "identity": self.identity.as_json(),
-            "reasons": list(self.reasons),
-        }
 
 
 def cpu_steps(description: Mapping[str, Any]) -> list[CpuStep]:

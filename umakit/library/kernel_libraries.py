@@ -36,29 +36,21 @@ class ExportedLibrary:
 def kernel_libraries(
     backends: Mapping[str, Backend], texts: Mapping[str, str]
 ) -> dict[str, ExportedLibrary]:
-    """Return the libraries of backends, by backend, with the files that calls need.
-
-    Args:
-        texts: other C files of the export, by path below `codegen/host`.
-    """
+    """Return the libraries of backends, by backend, with the files that C `texts` need."""
     trees = {name: source_tree(backend) for name, backend in sorted(backends.items())}
     taken = {path.lower() for path in texts}
     found = {}
     for name, tree in trees.items():
         if tree is not None:
             found[name] = _exported(tree, list(texts.values()))
-            _check_paths(tree, found[name], taken)
+            for path in found[name].files:
+                if path.removeprefix("codegen/host/").lower() in taken:
+                    raise LibraryError(
+                        f"two different files would become {path}",
+                        where=str(tree.where),
+                        fix="give the file of the library or of the driver another name",
+                    )
     return found
-
-
-def _check_paths(tree: SourceTree, library: ExportedLibrary, taken: set[str]) -> None:
-    for path in library.files:
-        if path.removeprefix("codegen/host/").lower() in taken:
-            raise LibraryError(
-                f"two different files would become {path}",
-                where=str(tree.where),
-                fix="give the file of the library or of the driver another name",
-            )
 
 
 def _exported(tree: SourceTree, texts: Iterable[str]) -> ExportedLibrary:
@@ -80,7 +72,7 @@ def _exported(tree: SourceTree, texts: Iterable[str]) -> ExportedLibrary:
     view = KernelLibrary(
         sources=exported(needed.sources),
         included=exported(needed.included),
-        include=[_folder(tree.backend, folder) for folder in tree.section.include],
+        include=[PurePosixPath(tree.backend, f).as_posix() for f in tree.section.include],
         defines=tree.section.macros,
         flags=tree.section.flags,
         link=tree.section.link,
@@ -107,10 +99,6 @@ def included_names(libraries: Mapping[str, ExportedLibrary]) -> set[str]:
                 if path.startswith(f"{folder}/"):
                     found.add(f"src/{path.removeprefix(f'{folder}/')}")
     return found
-
-
-def _folder(backend: str, folder: str) -> str:
-    return PurePosixPath(backend, folder).as_posix()
 
 
 def compiler_words(libraries: Mapping[str, KernelLibrary], folder: str) -> list[str]:

@@ -15,18 +15,10 @@ from pydantic import ValidationError
 from umakit.errors import LibraryError
 from umakit.files.manifest import NAME, read_manifest
 from umakit.files.outputs import FolderKind
-from umakit.library.layout import METADATA
+from umakit.library.layout import METADATA as METADATA
 from umakit.library.schema import Description, Metadata
 from umakit.library.tar_files import library_folder
 from umakit.text.escaping import shortened
-
-__all__ = [
-    "LIBRARY_FOLDER",
-    "METADATA",
-    "check_metadata",
-    "load_metadata",
-    "read_description",
-]
 
 MOST_METADATA_BYTES = 2**28
 AGAIN = "export the library again"
@@ -62,8 +54,7 @@ def library_files(library: Path) -> list[Path]:
 
 def load_metadata(library: Path) -> dict[str, Any]:
     """Read and check `metadata.json` of an exported library, a folder or a tar file."""
-    text, where = _read(library)
-    return check_metadata(text, where)
+    return check_metadata(*_read(library))
 
 
 def _read(library: Path) -> tuple[bytes, str]:
@@ -146,10 +137,9 @@ def read_description(library: Path) -> Description:
 
 
 def read_weights(library: Path) -> bytes:
-    path = library_folder(library) / weights_path(load_metadata(library)["umakit"]["name"])
+    path = library_folder(library) / weights_path(read_description(library).name)
     try:
         return path.read_bytes()
     except OSError as error:
-        raise LibraryError(
-            f"cannot be read: {error.strerror}", where=str(path), fix="export the library again"
-        ) from None
+        what = f"cannot be read: {error.strerror}"
+        raise LibraryError(what, where=str(path), fix=AGAIN) from None

@@ -156,8 +156,7 @@ def parse_overlap(when: str) -> Overlap:
             found: Overlap = overlap
             return found
     raise LibraryError(
-        f"there is no overlap {when!r}",
-        fix=f"choose {', '.join(get_args(Overlap))}",
+        f"there is no overlap {when!r}", fix=f"choose {', '.join(get_args(Overlap))}"
     )
 
 

@@ -114,15 +114,14 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
                 sources=sources,
                 include=[folder for folder in section.include if folder != "."],
                 defines=section.defines,
-                libraries=[_linked_name(backend.folder, name) for name in section.libraries],
+                libraries=[
+                    exported_name(backend.folder, name) if is_compiled(name) else name
+                    for name in section.libraries
+                ],
                 program=section.program,
                 timeout=section.timeout,
             )
     return found
-
-
-def _linked_name(folder: Path, library: str) -> str:
-    return exported_name(folder, library) if is_compiled(library) else library
 
 
 def program_source(backend: str) -> str:
@@ -154,13 +153,11 @@ def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
     for name in own_simulators(backends):
         section, folder = backends[name].configuration.filled_simulator, backends[name].folder
         assert section is not None
-        generated = device_source(name)
-        files[f"{SIMULATOR_FOLDER}/{name}/{generated}"] = render(
-            "device/own_device.c.j2", name=name
-        ).encode()
+        start, generated = f"{SIMULATOR_FOLDER}/{name}", device_source(name)
+        files[f"{start}/{generated}"] = render("device/own_device.c.j2", name=name).encode()
         if section.program:
             for path, content in _program_files(name, section, folder).items():
-                files[f"{SIMULATOR_FOLDER}/{name}/{path}"] = content
+                files[f"{start}/{path}"] = content
         for path, source in simulator_files(section, folder).items():
             if path == generated:
                 raise LibraryError(
@@ -169,11 +166,10 @@ def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
                     fix="give it another name",
                 )
             if is_compiled(path):
-                exported = exported_name(folder, path)
-                files[f"{SIMULATOR_FOLDER}/{name}/{exported}"] = compiled_content(source)
+                files[f"{start}/{exported_name(folder, path)}"] = compiled_content(source)
                 continue
             try:
-                files[f"{SIMULATOR_FOLDER}/{name}/{path}"] = source.read_bytes()
+                files[f"{start}/{path}"] = source.read_bytes()
             except OSError as error:
                 raise LibraryError(f"cannot be read: {error.strerror}", where=str(source)) from None
     return files

@@ -5,25 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
-
-from pydantic import ValidationError
 
 from umakit import sim
-from umakit.errors import LibraryError
 from umakit.library.schema import KernelLibrary, OwnSimulator, Sources
-
-__all__ = [
-    "ADAPTER",
-    "COMPILED_FOLDER",
-    "HEADER_FOLDER",
-    "SIMULATOR_FOLDER",
-    "SOURCE_FOLDER",
-    "Sources",
-    "device_source",
-    "find_roles",
-    "read_roles",
-]
 
 SOURCE_FOLDER = "codegen/host/src"
 SIMULATOR_FOLDER = "simulator"
@@ -88,12 +72,3 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 def _present(wanted: Sequence[str], names: set[str]) -> list[str]:
     return sorted(name for name in wanted if name in names)
-
-
-def read_roles(metadata: Mapping[str, Any], where: str) -> Sources:
-    try:
-        return Sources.model_validate(metadata["umakit"]["sources"])
-    except (KeyError, ValidationError):
-        raise LibraryError(
-            "does not say what its sources are for", where=where, fix="export the library again"
-        ) from None

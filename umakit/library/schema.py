@@ -347,9 +347,6 @@ class Sources(Section):
     compiled: dict[Identifier, SourcePaths] = {}
     libraries: dict[Identifier, KernelLibrary] = {}
 
-    def as_json(self) -> dict[str, Any]:
-        return self.model_dump()
-
     @property
     def simulated(self) -> list[str]:
         """The files left out on a board."""
@@ -440,16 +437,15 @@ class Description(Section):
                 raise ValueError(f"memory: a tensor of {pool.name} outlives the last layer")
 
 
-class ModuleTensor(Section):
-    """An input or output in TVM's format."""
+# Sections in TVM's format.
 
+
+class ModuleTensor(Section):
     size: Count
     dtype: Dtype
 
 
 class ModuleMain(Section):
-    """Requirements of the run function, in TVM's format."""
-
     device: Count
     workspace_size_bytes: Count
     constants_size_bytes: Count
@@ -460,35 +456,25 @@ class ModuleMain(Section):
 
 
 class ModuleWorkspace(Section):
-    """Working memory of a kernel, in TVM's format."""
-
     device: Count
     workspace_size_bytes: Count
 
 
 class ModuleFunction(Section):
-    """A kernel, in TVM's format."""
-
     function_name: Identifier
     workspace: list[ModuleWorkspace]
 
 
 class ModuleFunctions(Section):
-    """All functions, in TVM's format."""
-
     main: list[ModuleMain]
     operator_functions: list[ModuleFunction]
 
 
 class ModuleMemory(Section):
-    """Memory of all functions, in TVM's format."""
-
     functions: ModuleFunctions
 
 
 class ModuleView(Section):
-    """The network, in TVM's format."""
-
     model_name: Part
     style: Literal["full-model"]
     executors: list[Literal["aot"]]

@@ -80,11 +80,7 @@ def write_tar(
 
 
 def library_folder(library: Path) -> Path:
-    """Return the folder of a library, or the folder of its unpacked tar file.
-
-    Tar files are unpacked below the user's cache into a folder named after their content, so that
-    built programs can be reused.
-    """
+    """Return the folder of a library, or of its tar file, unpacked in the cache by its content."""
     if not library.is_file():
         return library
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from umakit.machine.cpu_choice import CpuChoice
 from umakit.memory.pools import MemoryPool
@@ -59,18 +58,6 @@ class ScratchUse:
     limit_bytes: int
     generic_layers: tuple[GenericLayer, ...] = ()
     keeps_layout: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        layers = [
-            {"name": each.name, "scratch_bytes": each.scratch_bytes} for each in self.generic_layers
-        ]
-        return {
-            "limit_percent": self.limit_percent,
-            "generic_arena_bytes": self.generic_arena_bytes,
-            "limit_bytes": self.limit_bytes,
-            "generic_layers": layers,
-            "keeps_layout": self.keeps_layout,
-        }
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from umakit.errors import MemoryPlanError
 from umakit.frontend.checks import LARGEST_OBJECT
@@ -23,16 +23,9 @@ from umakit.program.program import (
 
 
 def plan_memory(
-    program: Program,
-    pools: Sequence[MemoryPool] = (),
-    planner: str = DEFAULT_PLANNER,
+    program: Program, pools: Sequence[MemoryPool] = (), planner: str = DEFAULT_PLANNER
 ) -> MemoryPlan:
-    """Place the tensors of a program.
-
-    Args:
-        pools: memories in order of preference; default: one pool of unlimited size that all targets
-            can access.
-    """
+    """Place the tensors of a program; the default is one pool of unlimited size for all targets."""
     check_planner(planner)
     pools = tuple(pools) or memory_pools([])
     lifetimes = tensor_lifetimes(program)
@@ -42,18 +35,23 @@ def plan_memory(
 
     shared = shared_memory(program, lifetimes, lambda targets: bool(serving(targets)))
     pieces = merge_shared(lifetimes, shared)
-    candidates = {
-        piece.name: _candidates(
-            program,
-            piece.name,
-            targets,
-            _scratchpad(program.tensors[piece.name], pools) or serving(targets),
-        )
-        for piece, targets in _users_of_pieces(program, pieces, shared)
-    }
-    filled = fill_pools(
-        pieces, candidates, pools, PLANNERS[planner], lambda name: program.tensors[name].label
-    )
+    users: dict[str, frozenset[str]] = {}
+    for name, targets in tensor_users(program).items():
+        owner = memory_owner(name, shared)
+        users[owner] = users.get(owner, frozenset()) | targets
+    candidates = {}
+    for piece in pieces:
+        tensor, targets = program.tensors[piece.name], users[piece.name]
+        candidates[piece.name] = _scratchpad(tensor, pools) or serving(targets)
+        if not candidates[piece.name]:
+            raise MemoryPlanError(
+                f"no memory pool is within reach of {' and '.join(sorted(targets))}, which share "
+                "it",
+                where=f"tensor {tensor.label}",
+                fix='declare one in accel.toml, with reachable_by = ["cpu", "accelerator"]',
+            )
+    labels = {name: tensor.label for name, tensor in program.tensors.items()}
+    filled = _Assignment(pieces, candidates, pools, PLANNERS[planner], labels).run()
     plans = [_pool_plan(item, lifetimes, shared) for item in filled]
     for plan in plans:
         if plan.size > LARGEST_OBJECT:
@@ -73,17 +71,6 @@ def check_planner(planner: str) -> None:
         )
 
 
-def _users_of_pieces(
-    program: Program, pieces: Sequence[Lifetime], shared: dict[str, str]
-) -> list[tuple[Lifetime, frozenset[str]]]:
-    """Return each piece of memory with the targets that access any of its tensors."""
-    users: dict[str, frozenset[str]] = {}
-    for name, targets in tensor_users(program).items():
-        owner = memory_owner(name, shared)
-        users[owner] = users.get(owner, frozenset()) | targets
-    return [(piece, users[piece.name]) for piece in pieces]
-
-
 def _scratchpad(tensor: Tensor, pools: Sequence[MemoryPool]) -> list[MemoryPool]:
     """Return the scratchpad that a tensor is assigned to; empty if the planner may choose."""
     if not tensor.pool:
@@ -96,18 +83,6 @@ def _scratchpad(tensor: Tensor, pools: Sequence[MemoryPool]) -> list[MemoryPool]
             fix='declare it in accel.toml as a [[memory]] with address = "offset"',
         )
     return found
-
-
-def _candidates(
-    program: Program, name: str, targets: frozenset[str], pools: list[MemoryPool]
-) -> list[MemoryPool]:
-    if not pools:
-        raise MemoryPlanError(
-            f"no memory pool is within reach of {' and '.join(sorted(targets))}, which share it",
-            where=f"tensor {program.tensors[name].label}",
-            fix='declare one in accel.toml, with reachable_by = ["cpu", "accelerator"]',
-        )
-    return pools
 
 
 def _pool_plan(filled: Filled, lifetimes: list[Lifetime], shared: dict[str, str]) -> PoolPlan:
@@ -135,7 +110,6 @@ NAMED_TENSORS = 4
 MOST_TRIALS = 2000
 """Maximum number of assignments that are tried; few networks of a hundred pieces need as many."""
 
-Label = Callable[[str], str]
 Choice = dict[str, int]
 """Index of each piece's pool among its candidates."""
 
@@ -154,21 +128,7 @@ class Filled:
         return 0 if self.pool.size is None else max(0, self.size - self.pool.size)
 
 
-def fill_pools(
-    pieces: Sequence[Lifetime],
-    candidates: Mapping[str, Sequence[MemoryPool]],
-    pools: Sequence[MemoryPool],
-    planner: Planner,
-    label: Label,
-) -> list[Filled]:
-    """Assign a pool and an offset to every piece of memory.
-
-    Args:
-        candidates: pools by piece, in order of preference, at least one each.
-    """
-    return _Assignment(pieces, candidates, pools, planner, label).run()
-
-
+@dataclass
 class _Assignment:
     """Search for an assignment without overflow.
 
@@ -180,31 +140,23 @@ class _Assignment:
     piece that fits into its next pool, and stops after `MOST_TRIALS` assignments.
     """
 
-    def __init__(
-        self,
-        pieces: Sequence[Lifetime],
-        candidates: Mapping[str, Sequence[MemoryPool]],
-        pools: Sequence[MemoryPool],
-        planner: Planner,
-        label: Label,
-    ) -> None:
-        self._pieces = pieces
-        self._candidates = candidates
-        self._pools = pools
-        self._planner = planner
-        self._label = label
-        self._plans: dict[tuple[str, tuple[str, ...]], Filled] = {}
-        self._tried: set[tuple[int, ...]] = set()
-        self._failure: Filled | None = None
+    pieces: Sequence[Lifetime]
+    candidates: Mapping[str, Sequence[MemoryPool]]
+    pools: Sequence[MemoryPool]
+    planner: Planner
+    labels: Mapping[str, str]
+    _plans: dict[tuple[str, tuple[str, ...]], Filled] = field(default_factory=dict)
+    _tried: set[tuple[int, ...]] = field(default_factory=set)
+    _failure: Filled | None = None
 
     def run(self) -> list[Filled]:
-        choice = {piece.name: 0 for piece in self._pieces}
+        choice = {piece.name: 0 for piece in self.pieces}
         solved = self._search(choice)
         if solved is None:
             assert self._failure is not None
-            raise _overflow(self._failure, self._label)
+            raise _overflow(self._failure, self.labels)
         self._move_back(solved)
-        return [self._planned(pool, solved) for pool in self._pools]
+        return [self._planned(pool, solved) for pool in self.pools]
 
     def _search(self, choice: Choice) -> Choice | None:
         key = tuple(choice.values())
@@ -217,7 +169,7 @@ class _Assignment:
         moves = [
             piece
             for piece in peak_live_set(full.pieces)
-            if choice[piece.name] + 1 < len(self._candidates[piece.name])
+            if choice[piece.name] + 1 < len(self.candidates[piece.name])
         ]
         moves.sort(key=lambda p: (not self._fits_next(p, choice), -p.size, -p.first, p.name))
         for piece in moves:
@@ -229,13 +181,13 @@ class _Assignment:
 
     def _fits_next(self, piece: Lifetime, choice: Choice) -> bool:
         """Return whether a piece's next pool has room for the piece."""
-        pool = self._candidates[piece.name][choice[piece.name] + 1]
+        pool = self.candidates[piece.name][choice[piece.name] + 1]
         moved = {**choice, piece.name: choice[piece.name] + 1}
         return pool.size is None or live_set_bound(self._inside(pool, moved)) <= pool.size
 
     def _move_back(self, choice: Choice) -> None:
         """Move pieces back to earlier pools with enough room, largest first."""
-        for piece in sorted(self._pieces, key=lambda piece: (-piece.size, piece.name)):
+        for piece in sorted(self.pieces, key=lambda piece: (-piece.size, piece.name)):
             wanted = choice[piece.name]
             for earlier in range(wanted):
                 choice[piece.name] = earlier
@@ -244,7 +196,7 @@ class _Assignment:
                 choice[piece.name] = wanted
 
     def _first_overflow(self, choice: Choice) -> Filled | None:
-        for pool in self._pools:
+        for pool in self.pools:
             inside = self._inside(pool, choice)
             bound = live_set_bound(inside)
             # An overflow at one step is detected without a plan.
@@ -257,15 +209,15 @@ class _Assignment:
     def _inside(self, pool: MemoryPool, choice: Choice) -> tuple[Lifetime, ...]:
         return tuple(
             replace(piece, size=pool.rounded(piece.size))
-            for piece in self._pieces
-            if self._candidates[piece.name][choice[piece.name]] == pool
+            for piece in self.pieces
+            if self.candidates[piece.name][choice[piece.name]] == pool
         )
 
     def _planned(self, pool: MemoryPool, choice: Choice) -> Filled:
         inside = self._inside(pool, choice)
         key = (pool.name, tuple(piece.name for piece in inside))
         if key not in self._plans:
-            offsets = self._planner(inside)
+            offsets = self.planner(inside)
             self._plans[key] = Filled(pool, inside, offsets, arena_size(inside, offsets))
         return self._plans[key]
 
@@ -280,9 +232,9 @@ def peak_live_set(pieces: Sequence[Lifetime]) -> list[Lifetime]:
     return sorted(best, key=lambda piece: (-piece.size, piece.first, piece.name))
 
 
-def _overflow(full: Filled, label: Label) -> MemoryPlanError:
+def _overflow(full: Filled, labels: Mapping[str, str]) -> MemoryPlanError:
     alive = peak_live_set(full.pieces)
-    named = ", ".join(f"{label(item.name)} {item.size:,} B" for item in alive[:NAMED_TENSORS])
+    named = ", ".join(f"{labels[item.name]} {item.size:,} B" for item in alive[:NAMED_TENSORS])
     more = f" and {len(alive) - NAMED_TENSORS} more" if len(alive) > NAMED_TENSORS else ""
     return MemoryPlanError(
         f"has {full.pool.size:,} B, the network needs {full.size:,} B of it: {full.excess:,} B too "
@@ -293,11 +245,7 @@ def _overflow(full: Filled, label: Label) -> MemoryPlanError:
 
 
 def in_own_scratchpads(program: Program, names: Mapping[tuple[str, str], str]) -> Program:
-    """Rename the scratchpads of a program's tensors to their names in the build.
-
-    Args:
-        names: scratchpad names in the build, by target and the backend's name.
-    """
+    """Rename scratchpads of tensors to their names in the build, by target and backend's name."""
     tensors = dict(program.tensors)
     for call in program.calls if names else ():
         for name in call.scratch:
@@ -361,14 +309,9 @@ def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Life
     merged: dict[str, Lifetime] = {}
     for item in lifetimes:
         owner = memory_owner(item.name, shared)
-        earlier = merged.get(owner)
-        merged[owner] = (
-            Lifetime(owner, item.size, item.first, item.last)
-            if earlier is None
-            else Lifetime(
-                owner, item.size, min(earlier.first, item.first), max(earlier.last, item.last)
-            )
-        )
+        earlier = merged.get(owner, item)
+        first, last = min(earlier.first, item.first), max(earlier.last, item.last)
+        merged[owner] = Lifetime(owner, item.size, first, last)
     return list(merged.values())
 
 

@@ -152,11 +152,7 @@ def _aligned(pool: MemoryPool, backends: Sequence[Backend]) -> MemoryPool:
 
 
 def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:
-    """Return unique names for scratchpads whose name several backends declare.
-
-    Returns:
-        `TARGET_NAME` by target and name; empty if all names differ.
-    """
+    """Return `TARGET_NAME` for scratchpads whose name several backends declare, by both."""
     declared = [
         (backend.target_name, pool.name)
         for backend in backends

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, repeat
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +41,8 @@ MOST_PERMUTED = 3
 """Maximum number of accelerators whose orders are all run; of more, each is first once."""
 
 
-class PartitionStage(Protocol):
-    """The stage `partition` for one network."""
-
-    def __call__(self, order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
-        """Return the network partitioned by an order of priority, or by costs."""
-
+PartitionStage = Callable[..., Partitioned]
+"""(order of priority, costs = None) -> the partitioned network."""
 
 Export = Callable[[Partitioned, Path], Library]
 """Compiles a partitioned network to a library in a folder."""
@@ -82,11 +78,7 @@ def choose_by_cycles(
     progress: Callable[[str], None] = lambda stage: None,
     cpu: Cpu | None = None,
 ) -> Partitioned:
-    """Return the network with the fewest cycles. Its report holds the comparison.
-
-    Args:
-        cpu: the CPU, a candidate if it has costs; None for any.
-    """
+    """Return the network with the fewest cycles; the CPU is a candidate if it has costs."""
     ways = _in_orders(backends, stages, progress)
     steps: tuple[TakenLayer, ...] = ()
     work = _on_cpu(ways)
@@ -170,11 +162,7 @@ def _clocks(backends: Sequence[Backend], cpu: Cpu | None) -> dict[str, float]:
 
 
 def _cycles_at_one_clock(way: _Way, costs: LayerCosts) -> tuple[int, float]:
-    """Return the known cycles of a way's layers, and the factor for CPU cycles.
-
-    The unit is cycles of the first accelerator's clock if all clocks are known. Otherwise all
-    clocks count as equal.
-    """
+    """Return a way's known cycles, of the first clock if all are known, and the CPU's factor."""
     targets = {each.target for each in costs.layers}
     layers = [each for each in way.layers.taken if each.cycles is not None]
     if not targets <= {*costs.clocks} or CPU not in targets:

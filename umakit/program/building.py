@@ -57,9 +57,7 @@ class _Builder:
             self._values[parameter] = name
             inputs.append(name)
         # Declared before other tensors, so that outputs keep the names of the model.
-        outputs = [
-            self._declare(specification, Role.OUTPUT) for specification in self._model.outputs
-        ]
+        outputs = [self._declare(each, Role.OUTPUT) for each in self._model.outputs]
         for binding in tvm_api.bindings_of(main):
             self._values[binding.var] = self._evaluate(binding)
         results = self._value(main.body.body)
@@ -149,10 +147,6 @@ class _Builder:
             self._constant_names[key] = name
         return self._constant_names[key]
 
-    def _result(self, specification: TensorSpecification, layer: str, part: str) -> str:
-        name = self._symbols.tensor(layer, part, self._taken)
-        return self._declare(specification, Role.INTERMEDIATE, name=name)
-
     def _scratch(self, parameter: Parameter, kernel: Kernel, layer: str, label: str) -> str:
         part = parameter.own_name if kernel.keeps_names else "scratch"
         part += "_local" if parameter.pool else ""
@@ -234,7 +228,8 @@ class _Builder:
                 raise LoweringError("a result has no static shape", where=label)
             specification = TensorSpecification(label, shape, tvm_api.type_dtype(kind))
             part = "output" if len(fields) == 1 else f"output_{number}"
-            results.append(self._result(specification, layer, part))
+            name = self._symbols.tensor(layer, part, self._taken)
+            results.append(self._declare(specification, Role.INTERMEDIATE, name=name))
             self._note_quantization(results[-1], specification.dtype, tvm_api.rows_of(call))
         return results
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from umakit.frontend.model import Quantization, WeightsQuantization
-from umakit.lower import Kernel
 from umakit.machine.tiles import IMAGES, SINGULAR, Tiles
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.weighted import Weighted
@@ -89,10 +88,12 @@ def _described(
 ) -> KernelDescription:
     kernel = program.kernels[call.kernel]
     composite = kernel.composite
-    if composite is None:
-        parameters = _own_parameters(kernel) or _attributes(call.attributes)
-    else:
+    if composite is not None:
         parameters = _parameters(composite)
+    elif parameters := _attributes(kernel.attributes):
+        parameters |= {"weights in memory": kernel.weights_layout} if kernel.weights_layout else {}
+    else:
+        parameters = _attributes(call.attributes)
     tiles = tiles_of(program, composite, backend)
     return KernelDescription(
         number=number,
@@ -137,13 +138,6 @@ def _attributes(values: Mapping[str, Any]) -> dict[str, str]:
         found["padding"] = ", ".join(f"{n} {side}" for n, side in zip(padding, SIDES, strict=True))
     if len(values.get("clip", ())) == 2:
         found["clip"] = "{} to {}".format(*values["clip"])
-    return found
-
-
-def _own_parameters(kernel: Kernel) -> dict[str, str]:
-    found = _attributes(kernel.attributes)
-    if found and kernel.weights_layout:
-        found["weights in memory"] = kernel.weights_layout
     return found
 
 

@@ -114,13 +114,7 @@ def _independent(program: Program, step: int) -> int:
 
 
 def in_parts(program: Program, most: int) -> Program:
-    """Split the kernels of a program into parts where possible and worthwhile.
-
-    Each part has its own scratch.
-
-    Args:
-        most: maximum number of parts of a kernel; 0 leaves the program unchanged.
-    """
+    """Split kernels into at most so many parts with scratch of their own; 0 splits none."""
     if most == 0:
         return program
     kernels, tensors = dict(program.kernels), dict(program.tensors)

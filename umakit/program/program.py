@@ -225,11 +225,8 @@ class Program:
         return tensor.quantization or self.quantizations.get(tensor.name)
 
     def operands_of(self, call: KernelCall) -> list[tuple[Tensor, str]]:
-        """Return all tensors that a step reads, including tensors that stay in a scratchpad.
-
-        Each tensor comes with the name of the scratch tensor that holds it; empty for shared
-        memory.
-        """
+        """Return all tensors that a step reads, each with the scratch tensor that holds it, or
+        empty."""
         return self._with_residents(call, call.inputs, is_result=False)
 
     def results_of(self, call: KernelCall) -> list[tuple[Tensor, str]]:

@@ -17,7 +17,6 @@ from umakit.program.program import Kept, KernelCall, Program, Resident, Role, Tr
 from umakit.registration.backend import Backend
 
 Fits = Callable[[Program], bool]
-"""A function that tells whether all tensors of a program in scratchpads fit."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,6 @@ class _Candidate:
         """Return whether the holder computes the tensor and no step reads it in shared memory."""
         return self.holder.node.kind is DriverCallKind.STORE and not self.elsewhere
 
-    @property
-    def copies_saved(self) -> int:
-        return len(self.readers) + self.drops_store
-
 
 def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits: Fits) -> Program:
     """Drop the copies of tensors that can stay in a scratchpad between layers.
@@ -78,8 +73,10 @@ def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits:
         return program
     chosen: list[_Candidate] = []
     for candidate in sorted(_candidates(program), key=lambda c: -_saved_bytes(program, c)):
-        for count in range(len(candidate.readers), 0, -1):
-            attempt = _shortened(candidate, count)
+        readers = candidate.readers
+        for count in range(len(readers), 0, -1):
+            elsewhere = candidate.elsewhere or count < len(readers)
+            attempt = replace(candidate, readers=readers[:count], elsewhere=elsewhere)
             if fits(_without_copies(program, [*chosen, attempt])):
                 chosen.append(attempt)
                 break
@@ -87,16 +84,8 @@ def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits:
 
 
 def _saved_bytes(program: Program, candidate: _Candidate) -> int:
-    return program.tensors[candidate.tensor].size * candidate.copies_saved
-
-
-def _shortened(candidate: _Candidate, readers: int) -> _Candidate:
-    fewer = readers < len(candidate.readers)
-    return replace(
-        candidate,
-        readers=candidate.readers[:readers],
-        elsewhere=candidate.elsewhere or fewer,
-    )
+    copies = len(candidate.readers) + candidate.drops_store
+    return program.tensors[candidate.tensor].size * copies
 
 
 def _traffic(program: Program, chosen: Sequence[_Candidate]) -> Traffic:

@@ -36,11 +36,7 @@ PLACE = "_offset"
 
 
 def room(model: str) -> int:
-    """Return the maximum length of a symbol behind the prefix `tvmgen_MODEL_`.
-
-    Args:
-        model: name of the model in C. For up to 22 characters, the whole symbol has at most 63.
-    """
+    """Return the maximum length of a symbol behind the prefix `tvmgen_MODEL_`."""
     return max(LEAST_ROOM, SIGNIFICANT - len(f"{INTERFACE_PREFIX}{model}_"))
 
 
@@ -99,11 +95,7 @@ class LayerSymbols:
         return f"{_start(whole, most - len(digest) - 1)}_{digest}"
 
     def symbol(self, layer: str, part: str, *taken: Collection[str]) -> str:
-        """Return a name of a layer's part for a symbol behind the prefix.
-
-        Args:
-            taken: used names in lower case.
-        """
+        """Return a name of a layer's part behind the prefix; `taken` names are in lower case."""
         return _numbered(layer, part, self._room, taken)
 
     def tensor(self, layer: str, part: str, *taken: Collection[str]) -> str:

@@ -12,7 +12,7 @@ from umakit.machine.cpu import GENERIC, Cpu
 from umakit.machine.kernel_choices import Choice, KernelChoices, KernelKey
 from umakit.records.kernels import KernelRecord, Origin
 from umakit.records.owners import AGAIN, Owner, check_same_owner
-from umakit.records.tilings import Records, read_records, write_records
+from umakit.records.tilings import Records, read_existing, read_records, write_records
 
 
 def read_choices(path: Path, model: Model, cpu: Cpu) -> Mapping[KernelKey, Choice]:
@@ -43,13 +43,7 @@ def check_choices(
     cpu: Cpu,
     has_backends: bool,
 ) -> None:
-    """Refuse records that do not fit the network's kernels.
-
-    Args:
-        choices: choices before layers above the arena's limit were scheduled as for any CPU.
-        has_backends: whether accelerators may have taken layers; kernels of these layers are
-            missing.
-    """
+    """Refuse records that do not fit the kernels; accelerators may have taken some."""
     if choices.refused:
         key = choices.refused[0]
         raise RecordsError(
@@ -71,12 +65,9 @@ def check_choices(
 
 def existing_kernels(path: Path, owner: Owner, origin: Origin) -> Records:
     """Read the records of kernels in a file; empty if there is no file."""
-    where = short_path(path)
-    if not path.exists():
-        if not path.parent.is_dir():
-            raise RecordsError("no such folder", where=short_path(path.parent))
+    where, records = short_path(path), read_existing(path)
+    if records is None:
         return Records(owner, origin=origin)
-    records = read_records(path)
     check_same_owner(records.owner, owner, where)
     assert records.origin is not None  # as records of a CPU have
     for name in ("figures", "device", "machine", "compiler"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import Field
 
 from umakit.machine.kernel_choices import Choice, KernelKey
 
@@ -14,7 +14,6 @@ Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Instructions = Annotated[int, Field(gt=0)]
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Times:
     """Processor times of a kernel, divided by the times of the rule's own choice in the same
@@ -29,7 +28,6 @@ class Times:
     high: Ratio
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class KernelRecord:
     """The result of the search for one kernel.
@@ -65,7 +63,6 @@ class KernelRecord:
         return None if self.times is None else self.times.median
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Origin:
     """The origin of the figures of kernels.

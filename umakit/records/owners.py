@@ -7,13 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from pydantic import (
-    ConfigDict,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-    with_config,
-)
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from umakit.errors import RecordsError
 from umakit.frontend import Model
@@ -25,7 +19,6 @@ from umakit.machine.hardware import array_of
 AGAIN = "tune again, into another file"
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class ModelView:
     """Identity of a model: its C name and the SHA-256 of its file; empty for an object in
@@ -35,7 +28,6 @@ class ModelView:
     sha256: str
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class BackendView:
     """Identity of a backend: name, and all parameters that determine cycles.
@@ -63,7 +55,6 @@ class BackendView:
         return {name: each for name, each in view.items() if each is not None}
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class CpuView:
     """Identity of a CPU: name, and the parameters of schedules and compilers."""
@@ -80,7 +71,6 @@ class CpuView:
         return cls(**{field.name: getattr(cpu, field.name) for field in fields(cls)})
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Owner:
     """The owner of records: model, backend and cost model, or model and CPU.

@@ -40,7 +40,6 @@ from umakit.registration.backend import Backend
 FORMAT = "umakit tuning records"
 RECORDS = FileKind("file of tuning records", FORMAT.encode())
 VERSION = 1
-"""Version of the file format."""
 
 Cycles = Annotated[int, Field(gt=0)]
 """A positive number of cycles; unknown cycles are None."""
@@ -48,7 +47,6 @@ Cycles = Annotated[int, Field(gt=0)]
 TUNE = "`uma tune MODEL --records FILE` writes one, with --backend BACKEND, or with --cpu CPU"
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Effort:
     """The extent of the search for a layer.
@@ -65,7 +63,6 @@ class Effort:
         return self.clock >= other.clock and self.simulate >= other.simulate
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Record:
     """The result of the search for one layer.
@@ -128,7 +125,7 @@ class Record:
         return view
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(ConfigDict(extra="forbid"))  # of all dataclasses inside, too
 @dataclass(frozen=True)
 class Records:
     """All records of a model on a backend, or for a CPU.
@@ -195,19 +192,13 @@ _DOCUMENT = Document(
 
 def _compact(text: str) -> str:
     """Put lists of strings and numbers on one line each, for readability."""
-    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda found: f"[{_one_line(found[1])}]", text)
-
-
-def _one_line(text: str) -> str:
-    return re.sub(r"\s*\n\s*", " ", text)
+    line_break = re.compile(r"\s*\n\s*")
+    lists = re.compile(r"\[\s+([^\[\]{}]*?)\s+\]")
+    return lists.sub(lambda found: f"[{line_break.sub(' ', found[1])}]", text)
 
 
 def write_records(path: Path, content: bytes | Callable[[], bytes], inputs: Iterable[Path]) -> None:
-    """Write a file of records.
-
-    Args:
-        content: the content, or a function that returns it under a lock against other processes.
-    """
+    """Write a file of records; a function returns the content under a lock."""
     try:
         write_file(path, content, RECORDS, inputs)
     except OutputError as error:
@@ -248,13 +239,20 @@ def add_record(
 
 def existing_records(path: Path, owner: Owner, machine: TileMachine | None = None) -> Records:
     """Read the existing records of a file; empty if there is no file."""
-    if not path.exists():
-        if not path.parent.is_dir():
-            raise RecordsError("no such folder", where=short_path(path.parent))
+    records = read_existing(path)
+    if records is None:
         return Records(owner)
-    records = read_records(path)
     check_owner(records, owner, path, machine)
     return records
+
+
+def read_existing(path: Path) -> Records | None:
+    """Read a file of records; None if there is no file in an existing folder."""
+    if path.exists():
+        return read_records(path)
+    if not path.parent.is_dir():
+        raise RecordsError("no such folder", where=short_path(path.parent))
+    return None
 
 
 def read_tilings(
@@ -305,23 +303,12 @@ def read_records(path: Path) -> Records:
 def check_owner(
     records: Records, owner: Owner, path: Path, machine: TileMachine | None = None
 ) -> None:
-    """Refuse records of another owner.
-
-    Args:
-        machine: the owner's machine; optional for a systolic array, which the owner describes
-            completely.
-    """
+    """Refuse records of another owner; a systolic array needs no `machine`."""
     where = short_path(path)
     check_same_owner(records.owner, owner, where)
     taken = machine or owner.hardware
-    if taken is not None:
-        _check_tilings(records, where, taken)
-
-
-def _check_tilings(records: Records, where: str, machine: TileMachine) -> None:
     for number, record in enumerate(records.layers):
-        reason = invalid(record.layer, record.tiling, machine)
-        if reason:
+        if taken is not None and (reason := invalid(record.layer, record.tiling, taken)):
             raise RecordsError(
                 f"the tiling of layer {number} ({', '.join(record.operators)}) does not fit: "
                 f"{reason}",

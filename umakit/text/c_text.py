@@ -18,7 +18,6 @@ NAME = re.compile(r"\$([A-Za-z_]\w*)?")
 START, END = "int _(void) { return ", "\n; }"
 TO_VOID = re.compile(r"\(\s*void\s*\)\s*")
 SHOWN = 20
-"""Number of characters of a text that a message quotes."""
 
 
 @dataclass(frozen=True)

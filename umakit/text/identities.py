@@ -81,11 +81,7 @@ class NamedLayer:
 def layer_identities(
     layers: Iterable[NamedLayer], sources: Mapping[str, SourceOperator]
 ) -> list[LayerIdentity]:
-    """Return the identity of each layer of a network, in order.
-
-    Args:
-        sources: operators of the model by name. Unlisted operators get no index.
-    """
+    """Return the identity of each layer, in order; unlisted operators get no index."""
     layers = list(layers)
     keys = unique_labels(layer.label for layer in layers)
     parts: dict[tuple[Role, tuple[str, ...]], int] = {}

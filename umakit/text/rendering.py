@@ -18,6 +18,7 @@ import re
 import sys
 import tempfile
 import textwrap
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
@@ -105,21 +106,21 @@ def render_html(template: str, **values: object) -> str:
 # `PYTHONDONTWRITEBYTECODE` or into a read-only folder.
 
 
+@dataclass
 class TemplateCache(jinja2.BytecodeCache):
     """Cache of the compiled templates of one environment.
 
-    Args:
+    Attributes:
         sources: Python files with filters. Jinja2 calls filters on constants during compilation.
     """
 
-    def __init__(self, folder: Path, environment: str, sources: tuple[str, ...]) -> None:
-        self._folder = folder
-        self._environment = environment
-        self._sources = sources
+    folder: Path
+    environment: str
+    sources: tuple[str, ...]
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
         """Return the part of the cache file's name that identifies the template."""
-        return f"{name.replace('/', '-')}-{self._environment}"
+        return f"{name.replace('/', '-')}-{self.environment}"
 
     def get_source_checksum(self, source: str) -> str:
         """Return a digest of everything that the compiled code depends on."""
@@ -128,7 +129,7 @@ class TemplateCache(jinja2.BytecodeCache):
     @functools.cached_property
     def _code_digest(self) -> str:
         digest = hashlib.sha256(jinja2.__version__.encode())
-        for source in self._sources:
+        for source in self.sources:
             digest.update(Path(source).read_bytes())
         return digest.hexdigest()
 
@@ -157,4 +158,4 @@ class TemplateCache(jinja2.BytecodeCache):
                 raise
 
     def _file(self, bucket: Bucket) -> Path:
-        return Path(importlib.util.cache_from_source(str(self._folder / f"{bucket.key}.j2")))
+        return Path(importlib.util.cache_from_source(str(self.folder / f"{bucket.key}.j2")))

@@ -115,9 +115,7 @@ def _random(
     if dtype == np.bool_:
         return random.integers(0, 2, item.shape).astype(dtype)
     if np.issubdtype(dtype, np.integer):
-        if dtype.itemsize > 1 and item.quantization is None:
-            return random.integers(0, end, item.shape).astype(dtype)
-        if end < SMALL_INTEGERS and item.quantization is None:
+        if item.quantization is None and (dtype.itemsize > 1 or end < SMALL_INTEGERS):
             return random.integers(0, end, item.shape).astype(dtype)
         bounds = np.iinfo(dtype)
         return random.integers(bounds.min, bounds.max, item.shape, dtype, endpoint=True)

@@ -47,18 +47,9 @@ def check_memory_map(path: Path, inputs: Iterable[Path] = (), force: bool = Fals
 
 
 def draw_memory_map(
-    description: Mapping[str, Any],
-    path: Path,
-    inputs: Iterable[Path] = (),
-    *,
-    force: bool = False,
+    description: Mapping[str, Any], path: Path, inputs: Iterable[Path] = (), *, force: bool = False
 ) -> None:
-    """Draw the memory plan of a library. Equal plans give equal files.
-
-    Args:
-        path: file ending in `.svg` or `.png`; written in full or not at all. An earlier memory map
-            of umakit is replaced.
-    """
+    """Draw the memory plan of a library as `.svg` or `.png`. Equal plans give equal files."""
     check_format(path)
     check_parent(path)
     write_picture(_figure(description), path, MEMORY_MAP, inputs, force=force)
@@ -102,13 +93,7 @@ def _draw_pool(axes: Axes, pool: Mapping[str, Any], steps: int) -> None:
 
 
 def lifetime(tensor: Mapping[str, Any], taken: Collection[str | None]) -> tuple[float, float]:
-    """Return the start and end of a tensor on the axis of layers.
-
-    If a tensor takes over another one's memory, the layer is shared half and half.
-
-    Args:
-        taken: C names of the tensors whose memory is taken over.
-    """
+    """Return start and end of a tensor in layers; the layer of a take-over is shared by halves."""
     start = tensor["first_layer"] + (0.5 if tensor["takes_over"] else 0.0)
     return start, tensor["last_layer"] + (0.5 if tensor["c_name"] in taken else 1.0)
 

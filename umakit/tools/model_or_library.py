@@ -53,12 +53,7 @@ def library_of(
     default: str,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Iterator[GivenLibrary]:
-    """Yield a library, or compile a model for a CPU without accelerators.
-
-    Args:
-        cpu: CPU chosen by the user, for a library one of its own; None without a choice.
-        default: CPU for compiling a model without a choice.
-    """
+    """Yield a library, or compile a model for `cpu`, or else `default`, without accelerators."""
     own_file = None if cpu is None else cpu_file(cpu)
     read = () if own_file is None else (own_file,)
     if not is_model(source):

@@ -128,11 +128,8 @@ def run_files(
     how: RunSettings,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> tuple[RunResult, TraceSummary | None]:
-    """Run a library with the arrays of a file, and write its outputs to another file.
-
-    Returns:
-        The result, and the content and gaps of the trace; None without a trace.
-    """
+    """Run a library with the arrays of a file; return the result, and the trace's summary if
+    any."""
     read, wave, trace = files.check(library, how.device), files.wave, files.trace
     progress("building and running" if wave is None else "building and running with a waveform")
     arrays: Arrays = select_inputs(library, load_inputs(files.inputs) if files.inputs else {})

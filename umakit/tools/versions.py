@@ -27,15 +27,10 @@ OPTIONAL = (
     "ai-edge-litert",
     "distributed",
 )
-"""Optional packages of umakit."""
 
 
 def versions() -> dict[str, str]:
-    """Return versions by name: umakit, Python, this machine, packages and programs.
-
-    A program is started once for its version; no package is imported. Missing packages and programs
-    are omitted.
-    """
+    """Return versions of umakit, Python, this machine, and installed packages and programs."""
     found = {
         PACKAGE: __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from umakit.errors import LibraryError
-from umakit.library.metadata import load_metadata
-
-Write = Callable[[Path, Path, bool], None]
-"""(library, destination, force) -> None: checks the destination and writes the package."""
+from umakit.library.metadata import read_description
 
 
 @dataclass(frozen=True)
@@ -21,36 +18,22 @@ class PackageFormat:
     Attributes:
         name: value of `uma package --format`.
         suffix: suffix of the default destination; the stem is the prefix of the C interface.
-        write: function that writes the package atomically; raises LibraryError for an invalid
-            destination and OutputError if existing files must not be replaced.
+        module: module whose `write_package` checks the destination and writes the package.
     """
 
     name: str
     description: str
     suffix: str
-    write: Write
-
-
-def _write_tar(library: Path, destination: Path, force: bool) -> None:
-    from umakit.library.tar_files import write_package
-
-    write_package(library, destination, force)
-
-
-def _write_arduino(library: Path, destination: Path, force: bool) -> None:
-    from umakit.library.packages.arduino import write_package
-
-    write_package(library, destination, force)
+    module: str
 
 
 FORMATS = {
     form.name: form
     for form in (
-        PackageFormat("tar", "one file", ".tar", _write_tar),
-        PackageFormat("arduino", "a library folder", "", _write_arduino),
+        PackageFormat("tar", "one file", ".tar", "umakit.library.tar_files"),
+        PackageFormat("arduino", "a library folder", "", "umakit.library.packages.arduino"),
     )
 }
-"""All formats by name."""
 
 
 def package_library(
@@ -72,7 +55,6 @@ def package_library(
     if kind not in FORMATS:
         raise LibraryError(f"format {kind!r} is none of {', '.join(FORMATS)}")
     form = FORMATS[kind]
-    interface = load_metadata(library)["umakit"]["interface"]
-    destination = destination or Path(f"{interface}{form.suffix}")
-    form.write(library, destination, force)
+    destination = destination or Path(f"{read_description(library).interface}{form.suffix}")
+    import_module(form.module).write_package(library, destination, force)
     return destination

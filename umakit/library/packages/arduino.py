@@ -11,7 +11,6 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from umakit.errors import LibraryError, OutputError
 from umakit.files.manifest import NAME
@@ -20,15 +19,9 @@ from umakit.files.staging import as_bytes, write_folder
 from umakit.library.build_files import SIMULATOR_HEADERS, numeric_version
 from umakit.library.kernel_libraries import included_c_files
 from umakit.library.layout import LICENSE, METADATA, NOTICE
-from umakit.library.metadata import load_metadata
-from umakit.library.roles import (
-    COMPILED_FOLDER,
-    HEADER_FOLDER,
-    SOURCE_FOLDER,
-    Sources,
-    read_roles,
-)
-from umakit.library.schema import KernelLibrary
+from umakit.library.metadata import read_description
+from umakit.library.roles import COMPILED_FOLDER, HEADER_FOLDER, SOURCE_FOLDER
+from umakit.library.schema import Description, KernelLibrary, Sources, TensorView
 from umakit.library.tar_files import read_files
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.names import plain_file_name
@@ -50,21 +43,20 @@ def write_package(library: Path, destination: Path, force: bool) -> None:
     """Write a library as an Arduino library, atomically."""
     check_arduino_name(destination)
     check_folder(destination, ARDUINO_FOLDER, [library], force=force)
-    files = arduino_files(read_files(library), load_metadata(library), str(library))
+    files = arduino_files(read_files(library), read_description(library), str(library))
     write_folder(destination, files, ARDUINO_FOLDER, [library], force=force)
 
 
 def arduino_files(
-    files: Mapping[str, str | bytes], metadata: Mapping[str, Any], where: str
+    files: Mapping[str, str | bytes], description: Description, where: str
 ) -> dict[str, str | bytes]:
-    description = metadata["umakit"]
-    if description["weights"] == "blob":
+    if description.weights == "blob":
         raise LibraryError(
             "its weights are a file of their own, which an Arduino library has no place for",
             where=where,
             fix="compile with --weights c",
         )
-    sources = read_roles(metadata, where)
+    sources = description.sources
     # A simulator of a backend's own is no C file of `src`: without it, no device answers.
     headers = (f"umakit/{name}" for name in SIMULATOR_HEADERS)
     omitted = {f"{SOURCE_FOLDER}/{name}" for name in (*sources.simulated, *headers) if sources.own}
@@ -78,7 +70,7 @@ def arduino_files(
     }
     omitted |= of_libraries.keys()
     return {
-        **_texts(description, sources, compiled),
+        **_texts(description, compiled),
         DESCRIPTION: as_bytes(files[METADATA]),
         **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
         **{f"src/{path}": content for path, content in compiled.items()},
@@ -95,30 +87,25 @@ def arduino_files(
     }
 
 
-def _texts(
-    description: Mapping[str, Any], sources: Sources, compiled: Iterable[str]
-) -> dict[str, str]:
-    """Return the texts of an Arduino library and its example, by path.
-
-    Args:
-        compiled: static libraries of drivers, as paths in `src`.
-    """
-    prefix = description["interface"]
+def _texts(description: Description, compiled: Iterable[str]) -> dict[str, str]:
+    """Return the texts of an Arduino library and its example, by path."""
+    prefix, sources = description.interface, description.sources
     values = {
         "umakit_version": __version__,
         "version": numeric_version(),
-        "name": description["name"],
+        "name": description.name,
         "prefix": prefix,
         "prefix_upper": prefix.upper(),
-        "inputs": [_tensor_view(tensor) for tensor in description["inputs"]],
-        "outputs": [_tensor_view(tensor) for tensor in description["outputs"]],
+        "inputs": [_tensor_view(tensor) for tensor in description.inputs],
+        "outputs": [_tensor_view(tensor) for tensor in description.outputs],
         "simulated": [] if sources.own else sources.simulated,
         "is_on_board": bool(sources.own),
-        "devices": [item["name"] for item in description["backends"] if item["simulated"]],
+        "devices": [item.name for item in description.backends if item.simulated],
         "workspace_size": max(
-            each["memory"]["arena_bytes"] for each in (description, *description.get("cpus", ()))
+            each.arena_bytes
+            for each in (description.memory, *(each.memory for each in description.cpus))
         ),
-        "has_several_cpus": bool(description.get("cpus")),
+        "has_several_cpus": bool(description.cpus),
         "compiled": list(compiled),
         "flags": [f"-l{PurePosixPath(path).stem.removeprefix('lib')}" for path in compiled]
         + [f"-l{name}" for library in sources.libraries.values() for name in library.link],
@@ -178,12 +165,7 @@ def sources_and_headers(
     others: Mapping[str, str] | None = None,
     folders: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return C files and headers, including the interface, by their path below `src`.
-
-    Args:
-        others: paths below `src` of other included files, by path.
-        folders: folders of headers, as paths in `codegen/host/src`.
-    """
+    """Return C files and headers by path below `src`; `others` has that path of included files."""
     chosen = [
         path
         for path in sorted(files)
@@ -242,13 +224,12 @@ def _with_moved_includes(
     return INCLUDE.sub(replaced, text)
 
 
-def _tensor_view(tensor: Mapping[str, Any]) -> dict[str, Any]:
-    dtype = tensor["dtype"]
+def _tensor_view(tensor: TensorView) -> dict[str, object]:
     return {
-        "name": tensor["c_name"],
-        "c_type": C_TYPES.get(dtype, f"{dtype}_t"),
-        "is_empty": tensor["size_bytes"] == 0,
-        "alignment": tensor.get("alignment_bytes", 1),
+        "name": tensor.c_name,
+        "c_type": C_TYPES.get(tensor.dtype, f"{tensor.dtype}_t"),
+        "is_empty": tensor.size_bytes == 0,
+        "alignment": tensor.alignment_bytes,
     }
 
 

@@ -98,14 +98,7 @@ def is_no_worse(deviations: Sequence[float], before: Sequence[float]) -> bool:
 def choices_of(
     fitted: Iterable[Fitted], measured: TileMachine, before: TileMachine, *, use_inexact: bool
 ) -> list[Choice]:
-    """Return the costs in use for the commands of each formula.
-
-    Commands of each tensor, and jobs with and without a sum, are compared separately.
-
-    Args:
-        use_inexact: whether to use a formula that does not hold, unless the previous costs are
-            better.
-    """
+    """Return the costs in use for the commands of each formula, for each tensor and sum apart."""
     return [
         choice
         for each in fitted

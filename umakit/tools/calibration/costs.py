@@ -49,11 +49,7 @@ class _Sample:
 def costs_of(
     machine: TileMachine, commands: Sequence[Timed], figures: Sequence[int]
 ) -> list[Fitted]:
-    """Return formulas of the cycles of measured commands.
-
-    Args:
-        figures: figures of the machine, which may be divisors of sizes.
-    """
+    """Return formulas of measured commands; `figures` may be divisors of sizes."""
     jobs: dict[tuple[Kind, Dataflow], dict[bool, list[_Sample]]] = {}
     copies: dict[str, dict[str, list[_Sample]]] = {}
     for each in commands:
@@ -119,11 +115,8 @@ def _is_scattered(samples: Sequence[_Sample]) -> bool:
 
 
 def _divided(samples: Sequence[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
-    """Return the samples to fit, and the held-out samples.
-
-    Equal samples count once. The largest of each size are fitted, so that each size varies in the
-    fit.
-    """
+    """Return samples to fit, with the largest of each size, and held-out ones; equal ones count
+    once."""
     different = {repr(each): each for each in samples}
     ordered = [different[key] for key in sorted(different)]
     random.Random(0).shuffle(ordered)

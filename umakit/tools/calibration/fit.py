@@ -87,11 +87,8 @@ def fitted(
     choices: Sequence[tuple[str, ...]],
     figures: Sequence[int] = (),
 ) -> Formula:
-    """Return the simplest formula among the best fits.
-
-    Args:
-        choices: names of the sizes that a formula may depend on, the simplest choice first.
-    """
+    """Return the simplest formula among the best fits; `choices` of sizes begin with the
+    simplest."""
     cycles = {each for _, each in samples}
     if len(cycles) == 1:
         return Formula((Term(cycles.pop()),))

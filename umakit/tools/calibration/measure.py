@@ -273,11 +273,7 @@ class _Mismatch(Exception):
 
 
 def _timed(tiles: Tiles, planner: TilePlanner, recorded: Sequence[CommandTimes]) -> Iterator[Timed]:
-    """Yield the commands of a layer with their times.
-
-    Raises:
-        _Mismatch: recorded and described commands differ.
-    """
+    """Yield the timed commands of a layer; raise _Mismatch if they are not as described."""
     if not recorded:
         raise _Mismatch(NOTHING_RECORDED)
     machine = _Numbered(planner)

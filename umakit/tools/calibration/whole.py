@@ -35,11 +35,7 @@ def measured_layers(
     device: str,
     takes: Sequence[Group],
 ) -> list[MeasuredTiles]:
-    """Measure layers of several tiles with their default tilings.
-
-    Args:
-        calibrations: costs for choosing default tilings; None: the described costs.
-    """
+    """Measure layers of several tiles with the default tilings of several calibrations."""
     tiles: dict[Tile, None] = {}
     forms = {(each.kind, each.adds, each.dense): each for each in reversed(takes)}
     for calibration in calibrations:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +70,7 @@ COMPILING = "compiling the RTL with Verilator, once for each version of its file
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class _Session:
-    """Common settings of all runs of a co-simulation.
-
-    Attributes:
-        choice: uncompared registers, doorbell registers, and tiles.
-        timeout: limit in seconds of a run; None for none.
-    """
-
-    library: Path
-    designs: tuple[Design, ...]
-    choice: Choice
-    timeout: float | None
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -105,7 +94,7 @@ class CosimSettings:
         timeout: limit in seconds of each run.
     """
 
-    inputs: Mapping[str, npt.NDArray[Any]] | None = None
+    inputs: Mapping[str, Array] | None = None
     layers: Sequence[str] = ()
     sample: int | None = None
     jobs: int = 1
@@ -145,18 +134,18 @@ def cosim_model(
     how = replace(settings or CosimSettings(), **given)
     designs = tuple(designs_for(backends, RTL))
     network = import_network(source, input_shapes=how.input_shapes, rounding=how.rounding)
-    request = _Request(network, backends, designs, how, progress)
+    run = partial(_cosim, network, backends, designs, how, progress)
     options = how.options or ExportOptions()
     # The memories of the RTL hold nothing of layers that it does not run.
     stored = replace(options, keep_in_scratchpads=False)
     if how.is_partial:
-        return _cosim(request, stored, (PARTIAL,))
-    result = _cosim(request, options, ())
+        return run(stored, PARTIAL)
+    result = run(options)
     if result.difference is None or not options.keep_in_scratchpads:
         return result
     # A wrong result that stays in a scratchpad only shows in a later layer.
     progress("looking for the layer: each stores its results now")
-    precise = _cosim(request, stored, (STORED,))
+    precise = run(stored, STORED)
     if precise.difference is not None:
         return precise
     return replace(result, notices=(*result.notices, KEPT))
@@ -177,26 +166,55 @@ KEPT = (
 
 
 @dataclass(frozen=True)
-class _Request:
-    """An imported network, and how it is co-simulated."""
+class _Session:
+    """An exported network under co-simulation.
 
-    network: Network
-    backends: Sequence[UMABackend]
+    Attributes:
+        choice: uncompared registers, doorbell registers, and tiles.
+        program: the program without waveforms.
+    """
+
+    backends: Mapping[str, UMABackend]
     designs: tuple[Design, ...]
     how: CosimSettings
     progress: Tell
+    library: Library
+    choice: Choice
+    program: Path
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """The section `umakit` of the library's metadata."""
+        return self.library.metadata["umakit"]  # type: ignore[no-any-return]
+
+    def arrays(self, inference: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the inputs of an inference by C name."""
+        inputs = self.description["inputs"]
+        return {item["c_name"]: np.asarray(inference[item["name"]]) for item in inputs}
+
+    def run(self, arrays: Mapping[str, Array], choice: Choice, **how: Any) -> CosimulationRun:
+        """Run the program once; `how` are further arguments of `run_cosimulation`."""
+        program, timeout = how.pop("program", self.program), self.how.timeout
+        return run_cosimulation(program, self.library.path, arrays, choice, timeout=timeout, **how)
 
 
-def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) -> CosimResult:
-    network, backends, how = request.network, request.backends, request.how
-    progress = request.progress
+def _cosim(
+    network: Network,
+    backends: Sequence[UMABackend],
+    designs: Sequence[Design],
+    how: CosimSettings,
+    progress: Tell,
+    options: ExportOptions,
+    *notices: str,
+) -> CosimResult:
+    model = network.model
     with temporary_folder("umakit-cosim-") as folder:
-        partitioned = partition_network(network.model, backends, options, progress)
+        partitioned = partition_network(model, backends, options, progress)
         library = export_program(
-            network.model, partitioned, backends, folder / "library", options, progress
+            model, partitioned, backends, folder / "library", options, progress
         )
         description = library.metadata["umakit"]
-        designs = _used_designs(request.designs, library)
+        designs = _used_designs(designs, library)
         by_name = {backend.target_name: backend for backend in backends}
         chosen = _numbers(description, designs, how.layers)
         choice = Choice(
@@ -212,14 +230,20 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
         is_cached = all(is_verilated(each.files) for each in designs)
         progress("building the program" if is_cached else COMPILING)
         program = build_cosimulation(library.path, designs)
-        session = _Session(library.path, designs, choice, how.timeout)
-        inferences = _inferences(network.model, how.inputs, how.most)
-        result = _compare(session, program, description, inferences, how.jobs, progress)
+        session = _Session(by_name, designs, how, progress, library, choice, program)
+        inferences = [
+            {**first_states(model), **each}
+            for each in (
+                random_inferences(model)
+                if how.inputs is None
+                else given_inferences(model, how.inputs)
+            )[: how.most]
+        ]
+        result = _compare(session, inferences)
         if result.difference is not None:
             inference = inferences[result.difference.inference]
-            named = _explained(request, session, library, program, result, inference)
-            result = replace(result, difference=named)
-        notices = (*network.model.notices, *partitioned.notices, *notices)
+            result = replace(result, difference=_explained(session, result, inference))
+        notices = (*model.notices, *partitioned.notices, *notices)
         return replace(result, notices=notices, equal_accesses=choice.idle is not None)
 
 
@@ -239,33 +263,24 @@ def _used_designs(asked: Sequence[Design], library: Library) -> tuple[Design, ..
 
 
 def _explained(
-    request: _Request,
-    session: _Session,
-    library: Library,
-    program: Path,
-    result: CosimResult,
-    inference: Mapping[str, npt.NDArray[Any]],
+    session: _Session, result: CosimResult, inference: Mapping[str, Array]
 ) -> CosimDifference:
     """Return the difference with names of registers and elements, and write its files."""
-    found, files, progress = result.difference, request.how.files, request.progress
+    found, files, arrays = result.difference, session.how.files, session.arrays(inference)
     assert found is not None
-    description = library.metadata["umakit"]
-    arrays = _arrays(description, inference)
     if files is not None and found.kind == "memory":
-        progress("running again to find the first wrong write")
-        found = _with_first_write(session, program, found, arrays)
-    named = _with_element(found, description["layers"], library.report.placements)
-    backend = next(each for each in request.backends if each.target_name == named.backend)
-    named = _with_register(named, backend)
+        session.progress("running again to find the first wrong write")
+        found = _with_first_write(session, found, arrays)
+    layers, placements = session.description["layers"], session.library.report.placements
+    named = _with_element(found, layers, placements)
+    named = _with_register(named, session.backends[named.backend])
     if files is None:
         return named
-    progress("running again for the waveform")
+    session.progress("running again for the waveform")
     named = replace(named, wave_cycles=wave_cycles(named.facts, _begin(result, named)))
     wave = _wave(session, named, arrays)
     return replace(
-        named,
-        inputs=files.write_inputs(inference),
-        wave=files.write_wave(wave) if wave else "",
+        named, inputs=files.write_inputs(inference), wave=files.write_wave(wave) if wave else ""
     )
 
 
@@ -307,39 +322,18 @@ def _corrupted(
     return number
 
 
-def _inferences(
-    model: Any, inputs: Mapping[str, npt.NDArray[Any]] | None, most: int | None
-) -> list[dict[str, npt.NDArray[Any]]]:
-    found = random_inferences(model) if inputs is None else given_inferences(model, inputs)
-    return [{**first_states(model), **each} for each in found[:most]]
-
-
-def _arrays(
-    description: Mapping[str, Any], inference: Mapping[str, npt.NDArray[Any]]
-) -> dict[str, npt.NDArray[Any]]:
-    return {item["c_name"]: np.asarray(inference[item["name"]]) for item in description["inputs"]}
-
-
-def _compare(
-    session: _Session,
-    program: Path,
-    description: Mapping[str, Any],
-    inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
-    jobs: int,
-    progress: Tell,
-) -> CosimResult:
+def _compare(session: _Session, inferences: Sequence[Mapping[str, Array]]) -> CosimResult:
     layers: tuple[CosimLayer, ...] = ()
-    seconds = 0.0
+    seconds, described = 0.0, session.description
     for number, inference in enumerate(inferences):
-        arrays = _arrays(description, inference)
-        runs = _runs(session, program, description, arrays, jobs, progress)
+        runs = _runs(session, session.arrays(inference))
         seconds += max(run.seconds for run in runs)
         if number == 0:
-            layers = read_layers(description, runs)
+            layers = read_layers(described, runs)
         found = [run.difference for run in runs if run.difference is not None]
         if found:
             first = min(found, key=lambda each: int(each["layer"]))
-            name = description["layers"][int(first["layer"])]["name"]
+            name = described["layers"][int(first["layer"])]["name"]
             difference = CosimDifference(
                 layer=name,
                 backend=first["backend"],
@@ -362,24 +356,12 @@ def _sentence(found: Mapping[str, Any], layer: str) -> str:
     return what + SLOW if is_late else what
 
 
-def _runs(
-    session: _Session,
-    program: Path,
-    description: Mapping[str, Any],
-    arrays: Mapping[str, npt.NDArray[Any]],
-    jobs: int,
-    progress: Tell,
-) -> list[CosimulationRun]:
-    tell = layers_of(description, session.designs, session.choice.layers, progress)
-
-    def run(choice: Choice) -> CosimulationRun:
-        return run_cosimulation(
-            program, session.library, arrays, choice, timeout=session.timeout, tell=tell
-        )
-
-    parts = parts_of(description, session.choice, jobs)
+def _runs(session: _Session, arrays: Mapping[str, Array]) -> list[CosimulationRun]:
+    described, choice = session.description, session.choice
+    tell = layers_of(described, session.designs, choice.layers, session.progress)
+    parts = parts_of(described, choice, session.how.jobs)
     with ThreadPoolExecutor(max_workers=len(parts)) as pool:
-        return list(pool.map(run, parts))
+        return list(pool.map(lambda part: session.run(arrays, part, tell=tell), parts))
 
 
 def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDifference:
@@ -398,10 +380,7 @@ def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDif
 
 
 def _with_first_write(
-    session: _Session,
-    program: Path,
-    difference: CosimDifference,
-    arrays: Mapping[str, npt.NDArray[Any]],
+    session: _Session, difference: CosimDifference, arrays: Mapping[str, Array]
 ) -> CosimDifference:
     """Run again with the buffer of a difference watched, and return the difference.
 
@@ -414,8 +393,7 @@ def _with_first_write(
         layers=_up_to(session.choice.layers, number),
         watched=(number, int(facts["address"])),
     )
-    run = run_cosimulation(program, session.library, arrays, choice, timeout=session.timeout)
-    again = run.difference or {}
+    again = session.run(arrays, choice).difference or {}
     if again.get("address") != facts["address"]:
         return difference
     written = {key: again[key] for key in ("written_byte", "written_cycle") if key in again}
@@ -485,11 +463,7 @@ def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
     return first, min(int(gave_up), first + MOST_WAVE_CYCLES - 1)
 
 
-def _wave(
-    session: _Session,
-    difference: CosimDifference,
-    arrays: Mapping[str, npt.NDArray[Any]],
-) -> bytes:
+def _wave(session: _Session, difference: CosimDifference, arrays: Mapping[str, Array]) -> bytes:
     """Run again with a waveform of the difference's cycles, and return the file's content.
 
     Empty if the design's clock is unknown.
@@ -499,9 +473,10 @@ def _wave(
         return b""
     first, last = difference.wave_cycles
     layers = _up_to(session.choice.layers, int(facts["layer"]))
-    path = session.library.parent / WAVE
-    program = build_cosimulation(session.library, session.designs, is_traced=True)
+    library = session.library.path
+    path = library.parent / WAVE
+    program = build_cosimulation(library, session.designs, is_traced=True)
     window = Window(difference.backend, first, last, int(facts["resets"]))
     choice = replace(session.choice, layers=layers, window=window)
-    run_cosimulation(program, session.library, arrays, choice, wave=path, timeout=session.timeout)
+    session.run(arrays, choice, program=program, wave=path)
     return path.read_bytes() if path.exists() else b""

@@ -68,7 +68,6 @@ __all__ = [
 
 
 Progress = Callable[[str], None]
-"""A callback with a description of a stage."""
 
 
 @dataclass(frozen=True)

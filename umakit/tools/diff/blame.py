@@ -78,11 +78,8 @@ def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
 
 
 def _first_shared(comparison: Comparison, rows: set[int], last: int) -> int | None:
-    """Return the first operator of a layer that umakit's CPU kernels compute wrong too.
-
-    Args:
-        last: row of the layer's result in the reference.
-    """
+    """Return the first operator of a layer up to row `last` that umakit's CPU kernels compute wrong
+    too."""
     wrong = {v[0] for v, item in comparison.reference.shared.items() if not item.agrees}
     # If backend passes changed the network, only the layer's end is known.
     inside = rows | {last} if max(rows, default=last) == last else {last}

@@ -111,7 +111,6 @@ HALF = 0.505
 TIMES = 4.0
 """Further distance: a multiple of the difference between float32 and float64 results."""
 MOST = 1.0
-"""Largest distance."""
 
 WINDOWS = ("AveragePool", "ConvTranspose", "GlobalMaxPool", "MaxPool")
 """Operators that the evaluator supports for two-dimensional images in their plain form only."""

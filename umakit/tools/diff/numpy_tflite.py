@@ -337,7 +337,6 @@ MOVING: dict[str, Operator] = {
     "SQUEEZE": _reshaped,
     "TRANSPOSE": lambda call: call.operands[0].transpose(call.stored[1]),
 }  # fmt: skip
-"""Operators that move or select numbers."""
 
 UNARY: dict[str, Callable[[Array], Array]] = {
     "ABS": np.abs, "CEIL": np.ceil, "COS": np.cos, "DEQUANTIZE": np.asarray,

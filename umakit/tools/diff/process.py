@@ -39,11 +39,7 @@ class RuntimeProcess:
             raise
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the runtime in its process, and return the result.
-
-        Raises:
-            RuntimeStopped: the runtime refused the call, or its process ended.
-        """
+        """Return the result of a method of the runtime; raise RuntimeStopped without one."""
         return self._answer(self._started(), method, arguments)
 
     def close(self) -> None:

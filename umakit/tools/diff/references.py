@@ -38,7 +38,6 @@ DISPLAY_NAMES = {
     ONNX_RUNTIME: "ONNX Runtime",
     TFLITE_MICRO: "TensorFlow Lite Micro",
 }
-"""Names of the references in messages."""
 
 FOLDING_OPERATORS = ("Add", "Conv", "Gemm", "MatMul")
 """ONNX operators into which a following batch normalization may be folded."""
@@ -347,11 +346,8 @@ class _TfliteMicro:
         return list(self._process.call("tensors", list(numbers)))
 
     def _lead_to(self, states: Mapping[str, Array]) -> None:
-        """Bring the runtime into given states, by repeating earlier inferences if needed.
-
-        Raises:
-            RuntimeStopped: no inference began with such states.
-        """
+        """Repeat inferences until the states are the given ones; raise RuntimeStopped if none
+        are."""
         for count in range(len(self._earlier), -1, -1):
             if self._has(states):
                 return

@@ -18,6 +18,7 @@ from umakit.files.staging import DifferenceFolder
 from umakit.partition.report import OffloadReport, OperatorPlacement
 from umakit.testing.differences import TensorDifference
 from umakit.text.identities import LayerIdentity
+from umakit.tools.columns import view
 from umakit.tools.diff.values import Value
 
 Array = npt.NDArray[Any]
@@ -146,11 +147,7 @@ class DiffResult:
 
     @property
     def differs(self) -> bool:
-        """Whether a layer or an output differs.
-
-        With an integer tolerance, only layers decide: their differences imply no bound for the
-        outputs of the whole run.
-        """
+        """Whether a layer differs, or without an integer tolerance an output."""
         outputs = self.integer_tolerance > 0 or all(o.agrees for o in self.outputs.values())
         return self.blame is not None or not outputs
 
@@ -161,24 +158,15 @@ class DiffResult:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs, and every layer belongs to the model.
-
-        Layers whose results stay in a scratchpad are compared through the layers that read the
-        results.
-        """
+        """Whether nothing differs, and every layer belongs to the model."""
         return not self.differs and not self.unmatched
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "name": self.name,
-            "agrees": self.agrees,
+            **view(self, "name agrees"),
             "compared": sum(layer.own is not None for layer in self.layers),
             "not_compared": sum(layer.own is None for layer in self.layers),
-            "reference": self.reference,
-            "tolerance": self.tolerance,
-            "integer_tolerance": self.integer_tolerance,
-            "inferences": self.inferences,
-            "random_inputs": self.seeds,
+            **view(self, "reference tolerance integer_tolerance inferences random_inputs:seeds"),
             "first": None if self.blame is None else self._blame_json(self.blame),
             "outputs": {name: _difference_json(item) for name, item in self.outputs.items()},
             "layers": [self._layer_json(layer) for layer in self.layers],
@@ -214,20 +202,12 @@ class DiffResult:
 
     def _layer_json(self, layer: LayerResult) -> dict[str, Any]:
         return {
-            "layer": layer.number,
-            "name": layer.name,
-            "where": layer.where,
+            **view(layer, "layer:number name where"),
             "operators": [self._operator_json(item) for item in layer.operators],
-            "tensor": layer.output,
-            "shape": list(layer.shape),
-            "dtype": layer.dtype,
-            "reference": layer.reference,
-            "agrees": layer.agrees,
+            **view(layer, "tensor:output shape dtype reference agrees"),
             "own": _difference_json(layer.own),
             "in_the_run": _difference_json(layer.in_the_run),
-            "damaged": list(layer.damaged),
-            "not_compared": layer.not_compared,
-            "identity": None if layer.identity is None else layer.identity.as_json(),
+            **view(layer, "damaged not_compared identity"),
         }
 
 
@@ -235,25 +215,16 @@ def _difference_json(item: TensorDifference | None) -> dict[str, Any] | None:
     if item is None:
         return None
     return {
-        "elements": item.elements,
-        "differing": item.differing,
+        **view(item, "elements differing"),
         "largest": _number(item.largest),
         "index": list(item.index),
         "got": _number(item.got),
         "wanted": _number(item.wanted),
-        "first": list(item.first),
-        "limit": item.limit,
-        "histogram": _histogram_json(item),
+        **view(item, "first limit histogram"),
         "top_1": None
         if item.top_1 is None
         else dict(zip(("rows", "same"), item.top_1, strict=True)),
     }
-
-
-def _histogram_json(item: TensorDifference) -> dict[str, int] | None:
-    if item.histogram is None:
-        return None
-    return {str(difference): count for difference, count in item.histogram.items()}
 
 
 def _number(value: float) -> float | str:

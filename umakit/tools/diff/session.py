@@ -26,7 +26,7 @@ from umakit.devices.cpus import description_for
 from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
 from umakit.devices.waveforms import Wave, WaveFile, written_wave
-from umakit.errors import DeviceError, InputError, LibraryError
+from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
 from umakit.frontend import Model
 from umakit.library.export import Library
@@ -50,11 +50,7 @@ def compiled_library(
     path: Path,
     options: ExportOptions | None,
 ) -> Library:
-    """Compile a partitioned network like `compile_model`.
-
-    Args:
-        options: None for the defaults with large weights in a blob.
-    """
+    """Compile a partitioned network; by default, large weights go into a blob."""
     options = options or ExportOptions(weights=form_of_weights(partitioned.module, backends))
     return export_program(model, partitioned, backends, path, options)
 
@@ -87,12 +83,9 @@ def written_library(path: Path, model: Model, device: Device = HOST) -> Library:
             where=str(path),
             fix="give the same --input-shapes",
         )
-    try:
-        placements = tuple(
-            OperatorPlacement(**row, macs=0, shape=(), dtype="") for row in description["operators"]
-        )
-    except (KeyError, TypeError):
-        raise LibraryError("is damaged", where=str(path), fix="export it again") from None
+    placements = tuple(
+        OperatorPlacement(**row, macs=0, shape=(), dtype="") for row in description["operators"]
+    )
     return Library(path, metadata, OffloadReport(placements))
 
 
@@ -140,7 +133,8 @@ class LibraryUnderTest:
         timeout: float | None = None,
     ) -> None:
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
-        description = library.metadata["umakit"]
+        description = self._description = library.metadata["umakit"]
+        self._library, self._program, self._designs = library.path, program, designs
         self.layers: Sequence[Mapping[str, Any]] = description["layers"]
         self._identities = identities_of(description)
         self.pools: Sequence[Mapping[str, Any]] = description["memory"]["pools"]
@@ -148,7 +142,6 @@ class LibraryUnderTest:
         self._outputs = description["outputs"]
         self._inputs = [(item["name"], item["c_name"]) for item in description["inputs"]]
         self._probe = Probe(description, library.path, program, device, designs=designs)
-        self._waves = LayerWaves(description, library.path, program, designs)
         self._timeout = timeout
         self._last: tuple[Mapping[str, Array], Mapping[str, Array]] = {}, {}
         self._axes: dict[str, tuple[int, ...]] = {}
@@ -185,8 +178,27 @@ class LibraryUnderTest:
         return Comparison(layers, self._final(free, reference), reference, inputs)
 
     def write_wave(self, number: int, file: WaveFile) -> None:
-        """Repeat the last run of a design up to a layer, and write the waveform of this layer."""
-        self._waves.write(number, file, *self._last, self._timeout)
+        """Repeat the last run of a design up to a layer, and write the waveform of this layer.
+
+        Nothing is written for a layer that does not run on a design.
+        """
+        layer = self.layers[number]
+        if layer["where"] not in {design.backend for design in self._designs}:
+            return
+        wave = Wave(layer["where"], number, layer["name"], is_alone=True)
+        # A separate folder for generated files, beside the first program.
+        folder = self._program.with_name(f"{self._program.name}_traced")
+        folder.mkdir(exist_ok=True)
+        probe = Probe(
+            self._description, self._library, folder / "probe", HOST,
+            designs=self._designs, is_traced=True,
+        )  # fmt: skip
+        with (
+            temporary_folder("umakit-wave-") as temporary,
+            written_wave(file, wave, temporary) as environment,
+            contextlib.suppress(DeviceError),  # the run may end with the waveform
+        ):
+            probe.run(*self._last, self._timeout, environment)
 
     def _layer(
         self, number: int, fed: LayerTrace, free: LayerTrace, reference: ReferenceValues
@@ -356,48 +368,3 @@ def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
 
 def _differing(layer: LayerResult) -> int:
     return 0 if layer.own is None else layer.own.differing
-
-
-Arrays = Mapping[str, npt.NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class LayerWaves:
-    """Runs of a library for the waveform of a layer.
-
-    Attributes:
-        program: path of the program that compares layers; the traced program lies beside it.
-        designs: designs that replace the simulators of their backends.
-    """
-
-    description: Mapping[str, Any]
-    library: Path
-    program: Path
-    designs: Sequence[Design]
-
-    def write(
-        self, number: int, file: WaveFile, inputs: Arrays, forced: Arrays, timeout: float | None
-    ) -> None:
-        """Run an inference up to a layer, and write the waveform of this layer.
-
-        Args:
-            file: file for the waveform; not written if the layer does not run on a design.
-            forced: values by C name that replace a layer's outputs after the layer.
-        """
-        layer = self.description["layers"][number]
-        if layer["where"] not in {design.backend for design in self.designs}:
-            return
-        wave = Wave(layer["where"], number, layer["name"], is_alone=True)
-        # A separate folder for generated files, beside the first program.
-        folder = self.program.with_name(f"{self.program.name}_traced")
-        folder.mkdir(exist_ok=True)
-        probe = Probe(
-            self.description, self.library, folder / "probe", HOST,
-            designs=self.designs, is_traced=True,
-        )  # fmt: skip
-        with (
-            temporary_folder("umakit-wave-") as temporary,
-            written_wave(file, wave, temporary) as environment,
-            contextlib.suppress(DeviceError),  # the run may end with the waveform
-        ):
-            probe.run(inputs, forced, timeout, environment)

@@ -45,11 +45,7 @@ class EveryValue:
 
 
 def every_value(model: Model, roundings: Mapping[str, str] | None = None) -> EveryValue:
-    """Make every operator's value an output, which also prevents fusion of operators.
-
-    Args:
-        roundings: accelerators' own roundings in place of the model's, by name of the operator.
-    """
+    """Make every operator's value an output; `roundings` of accelerators are by operator."""
     partitioned = partition(model.module, [])
     placements = partitioned.report.placements
     named = {row: (roundings or {}).get(item.name, "") for row, item in enumerate(placements)}

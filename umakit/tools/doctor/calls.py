@@ -66,7 +66,15 @@ class CallCheck:
         undeclared, faults = self._compile_table(includes, names)
         if faults:
             return faults
-        faults = [self._undeclared_fault(name) for name in undeclared]
+        faults = [
+            failed(
+                CALLS,
+                f"{self._callers(name)} call {name}, which no header of the driver declares",
+                where=self._texts.get(name, ""),
+                mend=self._mend_of_undeclared(name),
+            )
+            for name in undeclared
+        ]
         faults += self._arity_faults(includes, undeclared)
         faults += self._unknown_texts(includes, names) if not any_error(faults) else []
         if any_error(faults):
@@ -103,15 +111,6 @@ class CallCheck:
             undeclared = sorted(found)
         return undeclared, []
 
-    def _undeclared_fault(self, name: str) -> Check:
-        mend = self._mend_of_undeclared(name)
-        return failed(
-            CALLS,
-            f"{self._callers(name)} call {name}, which no header of the driver declares",
-            where=self._texts.get(name, ""),
-            mend=mend,
-        )
-
     def _mend_of_undeclared(self, name: str) -> str:
         staged, headers = self._staged, ", ".join(self._backend.driver.headers)
         place = headers or "a header, and name that in _register_driver and _register_codegen"
@@ -126,9 +125,7 @@ class CallCheck:
         return f"declare it in {place}, and define it in a source of the driver"
 
     def _arity_faults(self, includes: str, undeclared: Sequence[str]) -> list[Check]:
-        texts = [text.encode() for path, text in self._staged.texts().items()
-                 if path in self._staged.headers]  # fmt: skip
-        declared = read_headers([*texts, includes.encode()]).functions
+        declared = read_headers([*self._header_texts(), includes.encode()]).functions
         faults = []
         for (name, count), patterns in sorted(self._calls.items()):
             parameters = declared.get(name)
@@ -162,15 +159,14 @@ class CallCheck:
             and text not in {f"{start}{pattern.name}" for pattern in self._backend.patterns}
         ]  # fmt: skip
 
+    def _header_texts(self) -> list[bytes]:
+        texts, headers = self._staged.texts(), self._staged.headers
+        return [text.encode() for path, text in texts.items() if path in headers]
+
     def _declared_names(self) -> set[str]:
-        texts = [
-            text.encode()
-            for path, text in self._staged.texts().items()
-            if path in self._staged.headers
-        ]
         others = {name for name, _ in self._calls}
         others.add(f"{self._backend.target_name}_device")  # the simulator or the board defines it
-        return {*read_headers(texts).functions} - others
+        return {*read_headers(self._header_texts()).functions} - others
 
     def _callers(self, name: str) -> str:
         return _listed({who for (each, _), names in self._calls.items() if each == name

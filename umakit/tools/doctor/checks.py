@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -34,15 +34,6 @@ class Check:
     where: str = ""
     mend: str = ""
 
-    def as_json(self) -> dict[str, str]:
-        return {
-            "name": self.name,
-            "status": str(self.status),
-            "message": self.message,
-            "where": self.where,
-            "mend": self.mend,
-        }
-
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -62,7 +53,7 @@ class Diagnosis:
         return {
             "errors": self.count(Status.ERROR),
             "warnings": self.count(Status.WARNING),
-            "checks": [check.as_json() for check in self.checks],
+            "checks": [asdict(check) for check in self.checks],
         }
 
 

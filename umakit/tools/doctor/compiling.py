@@ -119,14 +119,7 @@ class Diagnostic:
 
 
 def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
-    """Run a device's C compiler with the flags of all libraries.
-
-    Args:
-        folder: working folder, the base of paths in messages.
-
-    Returns:
-        The compiler's output on failure; empty on success.
-    """
+    """Run a device's C compiler in a folder; return the output on failure, else nothing."""
     return _run([*device.compiler(), *build.FLAGS, *arguments], folder)
 
 
@@ -153,14 +146,7 @@ def _run(command: list[str], folder: Path) -> str:
 def compiled(
     source: Path, device: Device, folder: Path, words: Sequence[str] = ()
 ) -> tuple[Path, str]:
-    """Compile a source in a folder.
-
-    Args:
-        words: flags in addition to the flags of all libraries.
-
-    Returns:
-        The object, and the compiler's output on failure.
-    """
+    """Compile a source in a folder; return the object, and the output on failure."""
     path = source.relative_to(folder)
     output = folder / f"{'-'.join(path.parts)}.o"
     arguments = [*words, "-c", file_argument(path), "-o", str(output)]

@@ -13,6 +13,7 @@ from umakit.devices.designs import design_from, wiring
 from umakit.devices.libraries import CallableLibrary
 from umakit.devices.verilator import verilator
 from umakit.errors import AcceleratorConfigError, BuildError, UmakitError, short_path
+from umakit.files.staging import as_bytes
 from umakit.library.driver_files import driver_text, files_of_driver
 from umakit.library.kernel_libraries import kernel_libraries
 from umakit.library.own_simulators import (
@@ -84,33 +85,27 @@ def _mend_of_file(backend: Backend, name: str) -> str:
 def stage(
     backend: Backend, device: Device, folder: Path, called: Sequence[str] = ()
 ) -> StagedDriver:
-    """Write a driver's files into a folder in the layout of a library.
-
-    Args:
-        called: C functions that generated code calls.
-    """
+    """Write a driver's files into an empty folder in the layout of a library."""
     staged = StagedDriver(backend, device, folder)
     for name, text in files_of_driver(backend).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        _write(folder / name, text)
     write_stand_in(backend, folder / "src")
     for place, content in own_simulator_files({backend.target_name: backend}).items():
-        path = folder / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        _write(folder / place, content)
     for libraries in driver_libraries({backend.target_name: backend}).values():
         for name, content in libraries.items():
-            path = folder / "lib" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            staged.compiled.append(path)
+            staged.compiled.append(_write(folder / "lib" / name, content))
     for name in (*backend.driver.sources, *backend.driver.headers):
         staged.places[f"src/{exported_path(backend, name)}"] = backend.folder / name
-    texts = [*staged.texts().values()]
-    staged.library, places = stage_library(backend, folder, called, texts)
+    staged.library, places = stage_library(backend, folder, called, staged.texts().values())
     staged.places |= places
     return staged
+
+
+def _write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(as_bytes(content))
+    return path
 
 
 def compile_checks(staged: StagedDriver) -> list[Check]:
@@ -179,11 +174,7 @@ def _compiled_header(name: str, staged: StagedDriver) -> str:
 
 
 def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> Check:
-    """Return the first fault in a compiler's output.
-
-    Args:
-        otherwise: place to name if the compiler named none.
-    """
+    """Return the first fault in a compiler's output, at `otherwise` without a place."""
     error = first_error(messages)
     mend = mend_of(messages, staged)
     if not error.file:
@@ -196,11 +187,6 @@ def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> 
         message = f"in {error.file.removeprefix('src/')}:{error.line}: {error.message}"
         return failed(name, message, where=otherwise, mend=mend)
     return failed(name, error.message, where=staged.where(error.file, error.line), mend=mend)
-
-
-def staging_fault(error: UmakitError) -> Check:
-    """Return the fault of a driver whose files cannot be put side by side."""
-    return refused(FILES, error)
 
 
 # A backend's library of C functions: its files exist, and have the layout of an export.
@@ -228,20 +214,14 @@ def library_checks(backend: Backend) -> list[Check]:
 def stage_library(
     backend: Backend, folder: Path, called: Collection[str], texts: Collection[str]
 ) -> tuple[CallableLibrary | None, dict[str, Path]]:
-    """Write the parts of a library that calls need into a folder, in the layout of an export.
-
-    Returns:
-        The library, None without one, and the user's files by path in `folder`.
-    """
+    """Write the needed parts of a library; return it, if any, and the user's files by path."""
     name, tree = backend.target_name, source_tree(backend)
     if tree is None:
         return None, {}
     given = {f"src/{number}.c": text for number, text in enumerate([" ".join(called), *texts])}
     exported = kernel_libraries({name: backend}, given)[name]
     for place, content in exported.files.items():
-        path = folder / "src" / place.removeprefix(f"{SOURCE_FOLDER}/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        _write(folder / "src" / place.removeprefix(f"{SOURCE_FOLDER}/"), content)
     own = (*exported.view.sources, *exported.view.included)
     places = {f"src/{path}": tree.root / path.removeprefix(f"{name}/") for path in own}
     return CallableLibrary(name, folder / "src", exported.view), places

@@ -58,7 +58,6 @@ PURPOSES = {
     "tflite_micro": "`uma diff` with TensorFlow Lite Micro as reference",
     "distributed": "tuning on several machines",
 }
-"""Purposes of optional packages."""
 
 EXTRAS = {
     "tflite": "tflite", "tflite_micro": "tflite", "torch": "torch", "onnxruntime": "bench",

@@ -40,13 +40,7 @@ from umakit.tools.doctor.checks import (
     refused,
     skipped,
 )
-from umakit.tools.doctor.driver import (
-    compile_checks,
-    design_checks,
-    file_checks,
-    stage,
-    staging_fault,
-)
+from umakit.tools.doctor.driver import FILES, compile_checks, design_checks, file_checks, stage
 from umakit.tools.doctor.environment import (
     cxx_check,
     device_check,
@@ -136,7 +130,7 @@ def _examine_driver(
         try:
             staged = stage(backend, device, folder, probes.functions)
         except UmakitError as error:
-            return [*checks, staging_fault(error)]
+            return [*checks, refused(FILES, error)]
         tell("compiling the driver")
         checks += compile_checks(staged)
         calls = CallCheck(staged, probes)
@@ -318,11 +312,7 @@ BACKEND, CONFIGURATION, PASSES = "backend", "accel.toml", "passes"
 
 
 def load_checks(located: LocatedBackend) -> tuple[Backend | None, list[Check]]:
-    """Load a backend and its `accel.toml`.
-
-    Returns:
-        The backend, None if it cannot be loaded; and the checks.
-    """
+    """Load a backend and its `accel.toml`; return the backend if loaded, and the checks."""
     backend: Backend | None = None
     loading: list[Check] = []
     try:

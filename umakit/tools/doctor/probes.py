@@ -196,11 +196,7 @@ def staged_simulators(staged: StagedDriver) -> list[Simulator]:
 
 
 def time_limit(backend: Backend, device: Device) -> float | None:
-    """Return the time limit in seconds of a run of a backend's linked simulator on the host.
-
-    None without such a simulator: programs have a time limit for each answer, devices have their
-    own limit.
-    """
+    """Return the seconds of a run of a backend's linked simulator on the host; else None."""
     section = backend.configuration.simulator
     return section.timeout if device is HOST and section and not section.program else None
 

@@ -117,12 +117,7 @@ class Kind:
 
 
 def answers_of(kind: Kind, flags: Mapping[str, str], registers: str = "") -> Answers:
-    """Check the flags of a kind, and return the answers.
-
-    Args:
-        flags: text by name of a flag, without dashes; omitted flags have defaults.
-        registers: text of the file that `--registers` names.
-    """
+    """Check the flags of a kind, without dashes, and return the answers."""
     for name, text in flags.items():
         if name not in kind.flags:
             known = ", ".join(f"--{each}" for each in kind.flags)

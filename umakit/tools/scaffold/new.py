@@ -188,12 +188,7 @@ def new_backend(
     flags: Mapping[str, str] | None = None,
     registers: str = "",
 ) -> NewBackend:
-    """Write a new backend into `folder/name`.
-
-    Args:
-        kind: otherwise one of `KINDS`.
-        flags: flags of the kind by name, as on the command line.
-    """
+    """Write a new backend of a kind, or of a tutorial, into `folder/name`."""
     check_name(name)
     if tutorial is not None and tutorial not in TUTORIALS:
         raise ScaffoldError(

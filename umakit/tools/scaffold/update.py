@@ -12,9 +12,8 @@ import difflib
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from umakit.errors import ScaffoldError
 from umakit.files.staging import PREFIX, temporary_folder
@@ -55,18 +54,11 @@ class Update:
         """Whether nothing is left to merge."""
         return not self.to_merge and not self.conflicts
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def update_backend(
     folder: Path, flags: Mapping[str, str] | None = None, registers: str = "", *, merge: bool
 ) -> Update:
-    """Update a project to the present output of `uma new`.
-
-    Args:
-        registers: text of a register map that replaces the project's.
-    """
+    """Update a project to the present output of `uma new`."""
     record = read_record(folder)
     kind = kind_of(record.kind)
     chosen = {name: text for name, text in record.flags.items() if name in kind.flags}

@@ -60,11 +60,7 @@ class CallGraph:
     sites: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, text: str, file_name: str) -> None:
-        """Add the content of a `.ci` file.
-
-        Args:
-            file_name: the source without its suffix, which makes names of static functions unique.
-        """
+        """Add a `.ci` file; `file_name` makes the names of static functions unique."""
         for line in text.split("\n"):
             node, edge = _NODE.match(line), _EDGE.match(line)
             if node and not node["ellipse"]:
@@ -142,11 +138,7 @@ class Stack:
 
 
 def worst_case_stack(graph: CallGraph, start: str, red_zone: int = 0) -> Stack:
-    """Compute the worst-case stack of a function.
-
-    Args:
-        red_zone: bytes that a function may use below its frame.
-    """
+    """Compute the worst-case stack; `red_zone` is the bytes in use below a frame."""
     reached = graph.reachable(start)
     external = sorted(key for key in reached if key not in graph.frames and key != INDIRECT)
     findings = [*_findings(graph, reached), *_recursion(graph, start)]

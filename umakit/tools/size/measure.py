@@ -25,8 +25,8 @@ from umakit.files.compiled_files import ELF, is_compiled, is_shared, members
 from umakit.files.staging import temporary_folder
 from umakit.library.cpu_sections import with_suffix
 from umakit.library.identities import identities_of
+from umakit.library.metadata import read_description
 from umakit.library.roles import SOURCE_FOLDER
-from umakit.library.schema import Description
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.identities import LayerIdentity
@@ -134,7 +134,7 @@ def library_size(
         cpu: target CPU, for a library for several CPUs; default: the first CPU that the device
             supports.
     """
-    description = Description.model_validate(description_for(library, device, cpu))
+    description = description_for(library, device, cpu)
     own_flags = cpu_flags(library, device, cpu)
     device = device_for(library, device, cpu)
     command = list(command) or device.compiler()
@@ -153,11 +153,12 @@ def library_size(
         example = next(iter(objects.values()), folder)
         brought = driver_libraries(library)
         read |= compiled_objects(brought, list(read.values()), example, device.name)
-    simulator = {_name(Path(name)) for name in description.sources.simulated}
-    network = with_suffix(description.interface, description.model_dump())
+    simulated = read_description(library).sources.simulated
+    simulator = {_name(Path(name)) for name in simulated}
+    network = with_suffix(description["interface"], description)
     if network not in read.keys() - simulator:
         raise LibraryError(
-            f"has no code of {description.interface!r}, which its metadata names",
+            f"has no code of {description['interface']!r}, which its metadata names",
             where=str(library),
             fix="export the library again",
         )
@@ -165,10 +166,7 @@ def library_size(
     whole = _Program(read, graphs, network, text)
     whole.resolve_tables(simulator)
     product = _Program(
-        {name: item for name, item in read.items() if name not in simulator},
-        graphs,
-        network,
-        text,
+        {name: item for name, item in read.items() if name not in simulator}, graphs, network, text
     )
     return _summarize(description, shlex.join([*command, *basic, *own_flags]), product, whole)
 
@@ -365,11 +363,11 @@ class _Program:
 
 
 def _summarize(
-    description: Description, command: str, product: _Program, whole: _Program
+    description: Mapping[str, Any], command: str, product: _Program, whole: _Program
 ) -> LibrarySize:
-    run = f"{description.interface}_run"
-    entry = with_suffix(f"{run}_unpacked", description.model_dump())
-    functions = [layer.function for layer in description.layers if layer.function]
+    memory, run = description["memory"], f"{description['interface']}_run"
+    entry = with_suffix(f"{run}_unpacked", description)
+    functions = [name for layer in description["layers"] if (name := layer["function"])]
     for function in (entry, *functions):
         if not product.has(function):
             raise LibraryError(
@@ -378,9 +376,9 @@ def _summarize(
                 fix="export the library again",
             )
     stack = product.stack(entry)
-    texts = [product.text_of(layer.function) for layer in description.layers]
+    texts = [product.text_of(layer["function"]) for layer in description["layers"]]
     sizes = {place: size for text in texts for place, size in text.items()}
-    arena_file = f"{description.interface}_workspace"
+    arena_file = f"{description['interface']}_workspace"
     data = [
         section
         for name, item in product.objects.items()
@@ -389,13 +387,13 @@ def _summarize(
         if section.is_writable
     ]
     read_only = sum(item.read_only_bytes for item in product.objects.values())
-    if description.weights == "c":
-        read_only -= description.memory.constants_bytes
+    if description["weights"] == "c":
+        read_only -= memory["constants_bytes"]
     return LibrarySize(
         command,
-        description.memory.arena_bytes,
-        description.memory.live_set_bound_bytes,
-        description.memory.constants_bytes,
+        memory["arena_bytes"],
+        memory["live_set_bound_bytes"],
+        memory["constants_bytes"],
         product.text_bytes,
         product.text_bytes - sum(sizes.values()),
         _common_text(description, texts),
@@ -419,14 +417,14 @@ Text = Mapping[tuple[str, int], int]
 """The code bytes of a layer, by file and section."""
 
 
-def _common_text(description: Description, texts: Sequence[Text]) -> dict[str, int]:
+def _common_text(description: Mapping[str, Any], texts: Sequence[Text]) -> dict[str, int]:
     """Return the code bytes that several layers reach, by their targets."""
     users = Counter(place for text in texts for place in text)
     common: Counter[str] = Counter()
     for place in (place for place, count in users.items() if count > 1):
         reached = [
-            (layer.where, text[place])
-            for layer, text in zip(description.layers, texts, strict=True)
+            (layer["where"], text[place])
+            for layer, text in zip(description["layers"], texts, strict=True)
             if place in text
         ]
         common[", ".join(sorted({where for where, _ in reached}))] += reached[0][1]
@@ -434,20 +432,20 @@ def _common_text(description: Description, texts: Sequence[Text]) -> dict[str, i
 
 
 def _layer_sizes(
-    description: Description, product: _Program, texts: Sequence[Text]
+    description: Mapping[str, Any], product: _Program, texts: Sequence[Text]
 ) -> Iterator[LayerSize]:
     users = Counter(place for text in texts for place in text)
-    identities = identities_of(description.model_dump())
-    for layer, identity, text in zip(description.layers, identities, texts, strict=True):
+    layers, identities = description["layers"], identities_of(description)
+    for layer, identity, text in zip(layers, identities, texts, strict=True):
         yield LayerSize(
-            layer.name,
-            layer.where,
-            layer.kernel,
+            layer["name"],
+            layer["where"],
+            layer["kernel"],
             sum(text.values()),
             sum(size for place, size in text.items() if users[place] == 1),
-            layer.constants_bytes,
-            layer.arena_bytes,
-            product.stack(layer.function).size if layer.function else 0,
+            layer["constants_bytes"],
+            layer["arena_bytes"],
+            product.stack(layer["function"]).size if layer["function"] else 0,
             identity,
         )
 

@@ -23,7 +23,6 @@ SIGNED = frozenset(
     "input_zero_point output_zero_point lowest highest left_zero_point right_zero_point shift "
     "left_multiplier_shift right_multiplier_shift".split()
 )
-"""Arguments that may be negative."""
 
 ARGUMENT = re.compile(r"(?P<type>[\w ]*?\w) ?(?P<pointer>\*?)(?P<name>\w+)$")
 
@@ -126,11 +125,7 @@ class DriverFunction:
         return TENSORS[self.operator][tensor]
 
     def prototype(self, name: str = "", more: Sequence[str] = ()) -> str:
-        """Return the prototype in lines of at most 90 characters.
-
-        Args:
-            more: further arguments after the others.
-        """
+        """Return the prototype in lines of at most 90 characters, with `more` arguments."""
         start, _, rest = self.declaration.partition("(")
         head = start.replace(self.name, name or self.name) + "("
         arguments = [*rest.rpartition(")")[0].split(", "), *more]

@@ -48,11 +48,6 @@ class MockJob:
     numbers: Mapping[str, str]
     addresses: Mapping[str, str]
 
-    @property
-    def results(self) -> list[str]:
-        """Names of the tensors that the job writes."""
-        return ["result"]
-
 
 @dataclass(frozen=True)
 class _Words:
@@ -86,11 +81,7 @@ def mock_of(
     prefix: str,
     rounding: str,
 ) -> list[MockJob]:
-    """Return the kinds of jobs of a simulator.
-
-    Args:
-        rounding: name of the rounding if no register holds it.
-    """
+    """Return the kinds of jobs of a simulator; `rounding` counts if no register holds one."""
     words = _Words(prefix, registers.descriptor is not None)
     groups = _groups(functions)
     found = []

@@ -81,13 +81,10 @@ class Setting:
 def settings_of(registers: RegisterMap, text: str, function: DriverFunction) -> list[Setting]:
     """Return the writes of a function, in the order of the map."""
     found = []
-    for word in registers.words:
-        for field, operand in word.parts:
-            place = word.name + (f".{field.name}" if field else "")
-            line = line_of(text, [*([field.name] if field else []), word.name])
-            chosen = _expression(operand, function, place, f"{MAP_FILE}:{line}")
-            if chosen is not None:
-                found.append(Setting(word, field, chosen))
+    for word, field, operand, place, where in _operands(registers, text):
+        chosen = _expression(operand, function, place, where)
+        if chosen is not None:
+            found.append(Setting(word, field, chosen))
     return found
 
 
@@ -95,9 +92,7 @@ def check_operands(registers: RegisterMap, text: str, functions: list[DriverFunc
     """Refuse texts that belong to no function of the driver."""
     operators = {each.operator for each in functions} | {each.pattern[1:] for each in functions}
     every = {name for each in functions for name in each.operands}
-    for word, field, operand in _operands(registers):
-        place = word.name + (f".{field.name}" if field else "")
-        where = f"{MAP_FILE}:{line_of(text, [*([field.name] if field else []), word.name])}"
+    for _, _, operand, place, where in _operands(registers, text):
         texts = {ANY: operand} if isinstance(operand, str) else operand
         for operator, expression in texts.items():
             if operator not in (*operators, *OPERATORS, ANY):
@@ -119,10 +114,15 @@ def check_operands(registers: RegisterMap, text: str, functions: list[DriverFunc
                 )
 
 
-def _operands(registers: RegisterMap) -> Iterator[tuple[Word, BitField | None, Operand]]:
+def _operands(
+    registers: RegisterMap, text: str
+) -> Iterator[tuple[Word, BitField | None, Operand, str, str]]:
+    """Yield each word and field of a map with its operand, its name, and its file and line."""
     for word in registers.words:
         for field, operand in word.parts:
-            yield word, field, operand
+            names = [field.name, word.name] if field else [word.name]
+            where = f"{MAP_FILE}:{line_of(text, names)}"
+            yield word, field, operand, ".".join(reversed(names)), where
 
 
 def _expression(operand: Operand, function: DriverFunction, place: str, where: str) -> CText | None:
@@ -192,11 +192,7 @@ def limits_of(function: DriverFunction, settings: list[Setting]) -> dict[str, tu
 def computed_limits(
     function: DriverFunction, settings: list[Setting]
 ) -> list[tuple[str, str, int, int]]:
-    """Return limits of fields whose operands are computed from several arguments.
-
-    Returns:
-        C text, the same as Python with the arguments in a dictionary `n`, least, largest value.
-    """
+    """Return C text, Python text, least and largest value of fields computed from arguments."""
     found = []
     for each in settings:
         names = set(each.text.names)
@@ -211,13 +207,7 @@ def computed_limits(
 def constraints_of(
     function: DriverFunction, settings: list[Setting], roundings: tuple[str, ...], derived: set[str]
 ) -> list[str]:
-    """Return Python texts of a pattern's arguments, which exclude inexpressible layers.
-
-    A layer is inexpressible if it needs a value that no register holds.
-
-    Args:
-        derived: arguments that the mock computes from others.
-    """
+    """Return Python texts of a pattern's arguments, which exclude layers that no register tells."""
     says = named(settings) | derived
     quoted = [f'"{each}"' for each in roundings]
     several = f"({', '.join(quoted)})" if "rounding" in says and len(quoted) > 1 else quoted[0]
@@ -249,11 +239,7 @@ def constraints_of(
 def derived_of(
     function: DriverFunction, settings: list[Setting], registers: RegisterMap
 ) -> list[tuple[str, str]]:
-    """Return numbers of a layer that hardware computes itself.
-
-    Returns:
-        Name, and the hardware's computation as Python with the arguments in a dictionary `n`.
-    """
+    """Return name and Python text of numbers of a layer that hardware computes itself."""
     found = []
     written = {each.word.name: _operand(each) for each in settings if each.field is None}
     for name, text in registers.mock.items():

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from umakit.errors import RegisterMapError, ScaffoldError
-from umakit.machine.registers.parts import BitField
 from umakit.machine.registers.register_map import Register, RegisterMap, read_register_map
 from umakit.machine.registers.texts import (
     hexadecimal,
@@ -197,11 +196,8 @@ def _map_values(registers: RegisterMap, prefix: str) -> dict[str, object]:
 
 
 def layer_files(answers: Answers, name: str) -> dict[str, str]:
-    """Return the register map and the files made from it alone, by path in the backend's folder.
-
-    These are its C header, its table in Markdown, and, in the folder that the map names, its
-    SystemVerilog package. Empty without a simulator.
-    """
+    """Return the register map and the files made from it alone, by path; empty without a
+    simulator."""
     if answers.simulator == "none":
         return {}
     registers, text = map_of(answers, name, functions_of(answers, name))
@@ -210,7 +206,8 @@ def layer_files(answers: Answers, name: str) -> dict[str, str]:
     files = {
         MAP_FILE: text,
         f"{name}_registers.h": header,
-        TABLE_FILE: _table_page(registers, name, notice[0]),
+        TABLE_FILE: f"# Registers of the {name}\n\n{notice[0]}. Offsets are in bytes.\n\n"
+        f"{register_table(registers)}",
     }
     if registers.systemverilog:
         package = package_name(name)
@@ -218,11 +215,6 @@ def layer_files(answers: Answers, name: str) -> dict[str, str]:
             registers, package=package, notice=notice, where=MAP_FILE
         )
     return files
-
-
-def _table_page(registers: RegisterMap, name: str, notice: str) -> str:
-    title = f"# Registers of the {name}"
-    return f"{title}\n\n{notice}. Offsets are in bytes.\n\n{register_table(registers)}"
 
 
 def map_of(
@@ -384,15 +376,11 @@ def _place(registers: RegisterMap, text: str, prefix: str) -> Mapping[str, objec
         "name": register.name,
         "offset": f"{symbol}_OFFSET",
         "reset": f"{symbol}_RESET",
-        "mask": Code(_mask(symbol, field)),
+        "mask": Code("0xFFFFFFFFu" if field is None else f"{symbol}_{field.name}_MASK"),
         "shift": Code("0u" if field is None else f"{symbol}_{field.name}_SHIFT"),
         "one": Code("1u" if field is None else f"1u << {symbol}_{field.name}_SHIFT"),
         "is_whole": field is None,
     }
-
-
-def _mask(symbol: str, field: BitField | None) -> str:
-    return "0xFFFFFFFFu" if field is None else f"{symbol}_{field.name}_MASK"
 
 
 def _register_values(register: Register, prefix: str) -> dict[str, object]:
