@@ -67,7 +67,6 @@ class CompiledFile:
         machine: the target processor; None for a file that is not ELF.
         loaded_as: name under which programs look for a shared library; empty for other files, and
             for a shared library without a name of its own.
-        needs_cxx: whether the C++ standard library must be linked too.
     """
 
     machine: Machine | None = None

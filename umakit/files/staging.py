@@ -318,7 +318,6 @@ class DifferenceFolder:
     Attributes:
         given: file of the given inputs; None for random inputs.
         read: other files and folders that the command reads.
-        force: whether files that umakit did not write are replaced too.
     """
 
     folder: Path

@@ -192,7 +192,6 @@ class _Parts:
     """The parts of a library that backends add, apart from C files in `codegen/host`.
 
     Attributes:
-        simulators: files of backends' own simulators, by path.
         compiled: objects and libraries of drivers, by backend and path.
         simulated_as: kind of umakit's simulator, by backend with such a simulator.
         designs: backends whose only simulator is a design.

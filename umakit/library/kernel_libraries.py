@@ -23,7 +23,6 @@ class ExportedLibrary:
     """A library of C functions in an export.
 
     Attributes:
-        view: section of `metadata.json`.
         files: contents by path in the export.
         notices: a sentence for each missing part of the library.
     """

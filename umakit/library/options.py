@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from umakit.errors import LibraryError, MemoryPlanError
 from umakit.machine import Layer, Tiling
@@ -18,6 +18,9 @@ from umakit.memory.planning import check_planner
 from umakit.memory.pools import MemoryPool
 from umakit.program.overlap import Overlap
 from umakit.text.escaping import shown
+
+Weights = Literal["c", "blob"]
+Rule = Literal["order", "cycles"]
 
 MOST_PARTS = 64
 """Maximum number of parts of a kernel. Each part has its own scratch."""
@@ -62,7 +65,7 @@ class ExportOptions:
 
     planner: str = DEFAULT_PLANNER
     pools: tuple[MemoryPool, ...] = ()
-    weights: Literal["c", "blob"] = "c"
+    weights: Weights = "c"
     keep_in_scratchpads: bool = True
     overlap: Overlap = "free"
     records: str | os.PathLike[str] | None = None
@@ -72,7 +75,7 @@ class ExportOptions:
     require_offload: bool = False
     index_checks: bool = True
     keep_layout: bool = False
-    choose: Literal["order", "cycles"] = "order"
+    choose: Rule = "order"
     cpu: str = GENERIC
     scratch_limit: int = DEFAULT_SCRATCH_LIMIT
     parallel: int = 0
@@ -91,24 +94,25 @@ class ExportOptions:
         parse_overlap(self.overlap)
         parse_choose(self.choose)
         check_planner(self.planner)
-        self._check_cpus()
-        check_scratch_limit(self.scratch_limit)
-        check_parallel(self.parallel)
-        for pool in self.pools:
-            if not isinstance(pool, MemoryPool):
-                raise MemoryPlanError(
-                    f"pools hold {shown(str(pool), 60)!r}, which is not a MemoryPool",
-                    fix="write it as umakit.MemoryPool, or use --pool of uma compile",
-                )
-
-    def _check_cpus(self) -> None:
-        """Refuse unknown CPUs, and a weights blob for several CPUs."""
         if len(find_cpus(self.cpu)) > 1 and self.weights == "blob":
             raise LibraryError(
                 "a weights blob holds the constants of one CPU",
                 where="--cpu",
                 fix="name one CPU, or write --weights c",
             )
+        check_scratch_limit(self.scratch_limit)
+        if self.parallel != 0 and not 2 <= self.parallel <= MOST_PARTS:
+            raise LibraryError(
+                f"{self.parallel} parts of a kernel cannot run at the same time",
+                where="--parallel-for",
+                fix=f"choose 2 to {MOST_PARTS}, or 0 for a library without parts",
+            )
+        for pool in self.pools:
+            if not isinstance(pool, MemoryPool):
+                raise MemoryPlanError(
+                    f"pools hold {shown(str(pool), 60)!r}, which is not a MemoryPool",
+                    fix="write it as umakit.MemoryPool, or use --pool of uma compile",
+                )
 
     @property
     def cpus(self) -> dict[str, Cpu]:
@@ -133,38 +137,21 @@ class ExportOptions:
         return [*names, "weights"] if self.weights == "blob" else names
 
 
-def check_parallel(parts: int) -> None:
-    if parts != 0 and not 2 <= parts <= MOST_PARTS:
-        raise LibraryError(
-            f"{parts} parts of a kernel cannot run at the same time",
-            where="--parallel-for",
-            fix=f"choose 2 to {MOST_PARTS}, or 0 for a library without parts",
-        )
-
-
-def parse_weights(form: str) -> Literal["c", "blob"]:
-    if form == "c":
-        return "c"
-    if form == "blob":
-        return "blob"
-    raise LibraryError(f"weights cannot be written as {form!r}", fix="choose c or blob")
+def parse_weights(form: str) -> Weights:
+    if form not in get_args(Weights):
+        raise LibraryError(f"weights cannot be written as {form!r}", fix="choose c or blob")
+    return cast(Weights, form)
 
 
 def parse_overlap(when: str) -> Overlap:
-    for overlap in get_args(Overlap):
-        if when == overlap:
-            found: Overlap = overlap
-            return found
-    raise LibraryError(
-        f"there is no overlap {when!r}", fix=f"choose {', '.join(get_args(Overlap))}"
-    )
+    if when not in get_args(Overlap):
+        fix = f"choose {', '.join(get_args(Overlap))}"
+        raise LibraryError(f"there is no overlap {when!r}", fix=fix)
+    return cast(Overlap, when)
 
 
-def parse_choose(rule: str) -> Literal["order", "cycles"]:
-    if rule == "order":
-        return "order"
-    if rule == "cycles":
-        return "cycles"
-    raise LibraryError(
-        f"accelerators cannot be chosen by {shown(rule, 60)!r}", fix="choose order or cycles"
-    )
+def parse_choose(rule: str) -> Rule:
+    if rule not in get_args(Rule):
+        what = f"accelerators cannot be chosen by {shown(rule, 60)!r}"
+        raise LibraryError(what, fix="choose order or cycles")
+    return cast(Rule, rule)

@@ -49,8 +49,6 @@ class ScratchUse:
             `umakit.memory.scratch_limit.largest_arena`.
         generic_arena_bytes: arena of the generic export, for any CPU.
         limit_bytes: largest allowed arena.
-        generic_layers: layers with generic kernels because of the limit.
-        keeps_layout: whether the network keeps its layout because of the limit.
     """
 
     limit_percent: int

@@ -188,15 +188,10 @@ def _predicted(work: Mapping[Key, int], steps: Iterable[TakenLayer]) -> dict[Key
     costs = dict(work)
     for step in steps:
         known = {key: work[key] for key in step.operators if key in work}
-        if step.cycles is not None and known:
-            costs |= _shares(step.cycles, known)
+        if step.cycles is not None and known:  # divided among operators by their work
+            cycles, total = step.cycles, sum(known.values())
+            costs |= {key: max(1, round(cycles * each / total)) for key, each in known.items()}
     return costs
-
-
-def _shares(cycles: int, work: Mapping[Key, int]) -> dict[Key, int]:
-    """Split the cycles of a step among its operators in proportion to their work."""
-    total = sum(work.values())
-    return {key: max(1, round(cycles * each / total)) for key, each in work.items()}
 
 
 def _compared(ways: Sequence[_Way], costs: LayerCosts) -> Comparison:
@@ -258,7 +253,6 @@ class Layers:
     """The layers of a network on accelerators.
 
     Attributes:
-        taken: the layers with their cycles.
         on_cpu: steps on the CPU with predicted cycles; empty if the CPU description has no costs.
         not_run: why the library did not run; empty after a run.
     """

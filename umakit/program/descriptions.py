@@ -49,15 +49,11 @@ class KernelDescription:
 
     Attributes:
         label: names of the operators in the user's model.
-        operators: names of the operators in the offload report.
         target: `cpu` or a backend.
         inputs: operands in the order of the kernel's parameters, including tensors that exist only
             in a scratchpad.
-        outputs: results, in the same form.
         parameters: operator parameters as text by name, for example `strides`: `2 x 2`.
         tiling: description of the tiling, one sentence each; empty without tiling.
-        weights: scales and zero points of quantized weights, by name of the layer in the model.
-        inner: scale and zero point of intermediate results inside the step, by name of the layer.
     """
 
     number: int

@@ -66,7 +66,6 @@ class Resident:
     """A tensor that a step reads or leaves in a scratchpad, without a copy to shared memory.
 
     Attributes:
-        tensor: the tensor, described as in shared memory.
         place: name of the scratch tensor that holds the data.
         index: index among the layer's inputs or outputs, counting scratchpad tensors.
     """
@@ -168,7 +167,6 @@ class Traffic:
 
     Attributes:
         moved: bytes per inference.
-        kept: tensors that stay in a scratchpad instead of moving.
     """
 
     moved: int
@@ -199,7 +197,6 @@ class Program:
         quantizations: per-tensor quantization of intermediate tensors, by name.
         parts: maximum number of concurrent parts of a kernel; 0 if the library has no function with
             a callback for parts.
-        choices: decisions of the rules for CPU kernels.
     """
 
     name: str

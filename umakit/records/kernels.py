@@ -68,7 +68,6 @@ class Origin:
     """The origin of the figures of kernels.
 
     Attributes:
-        figures: measured `times`, or counted `instructions`.
         machine: the processor of the host, or the emulator; empty if unknown.
     """
 

@@ -100,17 +100,14 @@ class Owner:
 
     @property
     def name(self) -> str:
-        return self.cpu.name if self.backend is None and self.cpu else self._backend.name
+        named = self.backend or self.cpu
+        assert named is not None  # as `_has_one` says
+        return named.name
 
     @property
     def hardware(self) -> Hardware | None:
         """The systolic array of the backend; None for another machine or a CPU."""
         return None if self.backend is None else self.backend.hardware
-
-    @property
-    def _backend(self) -> BackendView:
-        assert self.backend is not None  # as `_has_one` says
-        return self.backend
 
     @classmethod
     def of_cpu(cls, model: Model, cpu: Cpu) -> Owner:

@@ -33,16 +33,7 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if character in "\n\r\t":
-        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[character]
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(text: str, most: int = SHOWN_LENGTH) -> str:

@@ -24,7 +24,6 @@ class GivenLibrary:
     Attributes:
         cpu: name of the CPU whose code runs; empty for the first CPU that the device supports.
         read: further input files, which must not be overwritten.
-        notices: automatic decisions, one sentence each.
     """
 
     library: Path

@@ -89,7 +89,6 @@ class RunFiles:
         trace: file for a trace of the first inference, on the host only; None for none.
         wave: waveform, as in `umakit.run_library`; None for none.
         also_read: further input files, which must not be overwritten.
-        force: whether files that umakit did not write are replaced too.
     """
 
     inputs: Path | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from umakit.errors import LibraryError, OutputError
@@ -172,7 +172,8 @@ def sources_and_headers(
         if path.startswith((f"{SOURCE_FOLDER}/", f"{HEADER_FOLDER}/"))
         and path.endswith((*SOURCES, *HEADERS))
     ]
-    paths = {path: _path_below_src(path) for path in chosen}
+    folder = re.compile(f"{SOURCE_FOLDER}/|{HEADER_FOLDER}/")  # src/npu/conv.c is npu/conv.c
+    paths = {path: folder.sub("", path, count=1) for path in chosen}
     taken: dict[str, str] = {}
     for path, target in paths.items():
         # Paths that differ in case only are one file on some machines with Arduino's IDE.
@@ -198,14 +199,6 @@ def check_arduino_name(destination: Path) -> None:
             where=str(destination),
             fix="use up to 63 letters, digits and _ . - and no spaces",
         )
-
-
-def _path_below_src(path: str) -> str:
-    """Return the path in an Arduino library: `codegen/host/src/npu/conv.c` as `npu/conv.c`."""
-    for folder in (SOURCE_FOLDER, HEADER_FOLDER):
-        if path.startswith(f"{folder}/"):
-            return path.removeprefix(f"{folder}/")
-    raise ValueError(path)
 
 
 def _with_moved_includes(
@@ -278,16 +271,11 @@ def moved_paths(library: KernelLibrary) -> dict[str, str]:
 
 def macros(sources: Sources) -> str:
     """Return the definitions of the libraries' macros, for the top of C files."""
-    return "".join(f"{line}\n" for line in _macro_lines(sources))
-
-
-def _macro_lines(sources: Sources) -> Iterator[str]:
-    for library in sources.libraries.values():
-        for define in library.defines:
-            name, equals, value = define.partition("=")
-            yield f"#ifndef {name}"
-            yield f"#define {name} {value if equals else 1}"
-            yield "#endif"
+    defines = (each for library in sources.libraries.values() for each in library.defines)
+    return "".join(
+        f"#ifndef {name}\n#define {name} {value if equals else 1}\n#endif\n"
+        for name, equals, value in (define.partition("=") for define in defines)
+    )
 
 
 def _optimizations(library: KernelLibrary) -> str:

@@ -252,7 +252,8 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
             where=name,
             fix=f"`uma doctor {name}` says what it takes",
         )
-    program = _is_program(backend)
+    section = backend.configuration.simulator
+    program = section is not None and section.program
     if all(each.clock_cycles is None for each in found.layers):
         return BackendError(
             f"the simulator of {name} on the device {device} counts no cycles of a clock, so "
@@ -280,11 +281,6 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
         fix="let the simulator report an event for each command, under the name of its stream or "
         "engine in the description of the machine",
     )
-
-
-def _is_program(backend: UMABackend) -> bool:
-    section = backend.configuration.simulator
-    return section is not None and bool(section.program)
 
 
 def _figures(backend: UMABackend) -> list[int]:

@@ -51,7 +51,6 @@ class Choice:
             description.
         before_evidence: agreement of the previous costs with the held-out commands.
         reason: reason for not using the measured formula; empty if it is used.
-        is_scattered: as of `Fitted`.
     """
 
     measured: Costs

@@ -28,7 +28,6 @@ class Outcome:
 
     Attributes:
         calibration: the costs in use.
-        layers: number of measured layers.
         notes: one sentence for each unmeasured part, with the reason.
         choices: measured formulas, and whether each is used.
         before: the calibration's layers with the previous predictions.

@@ -18,6 +18,12 @@ TOLD_FROM = 1 / 3
 dominates."""
 
 
+FIGURES = (
+    "tiles model_cycles rtl_cycles model_access_cycles rtl_access_cycles compared_bytes "
+    "register_reads register_writes waits"
+).split()
+
+
 def work_of(layer: Mapping[str, Any]) -> int:
     """Return the relative duration of a layer: predicted cycles, or multiplications."""
     return int(layer.get("predicted_cycles") or layer["macs"] or 1)
@@ -99,14 +105,6 @@ def read_layers(
                 checked=checked,
                 is_part=bool(record.get("detached")),
                 stays=checked and not layer["outputs"],
-                tiles=record.get("tiles") if checked else None,
-                model_cycles=record.get("model_cycles") if checked else None,
-                rtl_cycles=record.get("rtl_cycles") if checked else None,
-                model_access_cycles=record.get("model_access_cycles") if checked else None,
-                rtl_access_cycles=record.get("rtl_access_cycles") if checked else None,
-                compared_bytes=record.get("compared_bytes") if checked else None,
-                register_reads=record.get("register_reads") if checked else None,
-                register_writes=record.get("register_writes") if checked else None,
-                waits=record.get("waits") if checked else None,
+                **{name: record.get(name) if checked else None for name in FIGURES},
             )
     return tuple(found[number] for number in sorted(found))

@@ -16,7 +16,6 @@ class CosimLayer:
 
     Attributes:
         number: position among the layers of the library.
-        checked: whether the RTL took part.
         is_part: whether the RTL took part in the first tiles of the layer only.
         stays: whether the result stays in a scratchpad, so that only a later layer shows it.
         tiles: number of tiles with the RTL; None without the RTL.

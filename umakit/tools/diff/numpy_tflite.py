@@ -34,7 +34,6 @@ class Call:
 
     Attributes:
         operands: float64 for quantized and real operands, integers for others; None if omitted.
-        stored: operands as stored in the file or in memory.
         scales: scale of each operand, along its last axis for weights; 0 for none.
         options: the operator's options table of the flatbuffer; None if there is none.
     """

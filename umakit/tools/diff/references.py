@@ -100,7 +100,6 @@ class Selection:
     Attributes:
         runtime: an independent runtime; None if there is none.
         file: the model file for NumPy; None if NumPy takes no part.
-        is_demanded: whether the user demanded the runtime.
     """
 
     runtime: Runtime | None = None

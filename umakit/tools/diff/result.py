@@ -40,7 +40,6 @@ class LayerResult:
         own: difference of this layer's result with the reference's values as inputs.
         in_the_run: difference in a run of the whole library, including errors of earlier layers.
         value: value of the network in the tensor; None if it cannot be compared.
-        got: the tensor, computed from the reference's values.
         damaged: descriptions of memory that the layer must not modify but did.
         not_compared: reason for not comparing the layer; empty if compared.
     """

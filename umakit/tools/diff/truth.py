@@ -28,7 +28,7 @@ from umakit.tools.diff.references import (
     cannot_be_reference,
 )
 from umakit.tools.diff.result import Disagreement
-from umakit.tools.diff.values import EveryValue, Value, form_of_weights
+from umakit.tools.diff.values import EveryValue, Value, computed_from, form_of_weights
 
 Array = npt.NDArray[Any]
 
@@ -114,7 +114,7 @@ class Reference:
         independent = {**theirs, **right}
         origins = {v: NUMPY if v in right else self.name for v in independent}
         shared = {v: compare(own[v], a, self._tolerance) for v, a in independent.items()}
-        wrong = self._computed_from({value[0] for value, _ in disagreements})
+        wrong = computed_from({value[0] for value, _ in disagreements}, self.every.reads)
         results = {name: free[value] for name, value in self.every.results.items()}
         is_theirs = not self.every.changed
         in_the_run = {v: a for v, a in theirs.items() if is_theirs and v[0] not in wrong}
@@ -224,13 +224,6 @@ class Reference:
             return decided(own, theirs, expected, self._tolerance)
         except (NotDecided, AttributeError, IndexError, TypeError, ValueError):
             return None
-
-    def _computed_from(self, rows: set[int]) -> set[int]:
-        found = set(rows)
-        for row in range(len(self.every.operators)):
-            if self.every.reads.get(row, frozenset()) & found:
-                found.add(row)
-        return found
 
     def next_states(self, values: ReferenceValues) -> dict[str, Array]:
         """Return the states for the next inference, by name of the input."""

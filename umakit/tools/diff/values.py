@@ -28,7 +28,6 @@ class EveryValue:
         model: the network; its outputs have the names `value_ROW_RESULT`, and no input is a state.
         operators: operators of its offload report, by row.
         names: names of the outputs of `model` by value; missing for packed tuples.
-        reads: rows whose values a row reads.
         results: values by name of the original network's outputs, except outputs that no operator
             computes.
         states: inputs of the original network that are states.
@@ -70,13 +69,19 @@ def every_value(model: Model, roundings: Mapping[str, str] | None = None) -> Eve
     specified = zip(model.outputs, exposer.results, strict=True)
     results = {item.name: value for item, value in specified if value is not None}
     states = tuple(item for item in model.inputs if item.next_state)
-    changed: set[int] = set()
-    for row in range(len(placements)):
-        if row in rounded or exposer.reads.get(row, frozenset()) & changed:
-            changed.add(row)
+    changed = computed_from(set(rounded), exposer.reads)
     return EveryValue(
         exposed, placements, names, exposer.reads, results, states, frozenset(changed)
     )
+
+
+def computed_from(rows: set[int], reads: Mapping[int, frozenset[int]]) -> set[int]:
+    """Return rows, and all rows that are computed from them."""
+    found = set(rows)
+    for row in sorted(reads):
+        if reads[row] & found:
+            found.add(row)
+    return found
 
 
 @tvm_api.mutator

@@ -27,14 +27,15 @@ from umakit.registration.code import included_text, texts_in
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, any_error, doubtful, failed, ok, refused, skipped
 from umakit.tools.doctor.compiling import (
+    DEFINED_TWICE,
+    UNDEFINED,
     UNKNOWN_NAME,
     StagedDriver,
     Symbols,
     compiled,
-    names_defined_twice,
+    names_in,
     run_linker,
     symbols_of,
-    undefined_names,
 )
 from umakit.tools.doctor.driver import PROGRAM, fault_of
 from umakit.tools.doctor.probes import SIMULATOR, Probes, staged_simulators
@@ -189,8 +190,9 @@ class CallCheck:
         if not messages:
             return [ok(LINK, "each function that the driver calls is defined")]
         symbols = {path: symbols_of(output) for path, output in staged.objects.items()}
-        faults = [self._undefined_fault(name, symbols) for name in undefined_names(messages)]
-        faults += [self._double_fault(name, symbols) for name in names_defined_twice(messages)]
+        faults = [self._undefined_fault(name, symbols) for name in names_in(messages, UNDEFINED)]
+        twice = names_in(messages, DEFINED_TWICE)
+        faults += [self._double_fault(name, symbols) for name in twice]
         return faults or [fault_of(LINK, messages, staged, short_path(self._backend.folder))]
 
     def _simulator_fault(self, error: UmakitError) -> Check:

@@ -164,17 +164,8 @@ def first_error(messages: str) -> Diagnostic:
     return Diagnostic("", 0, lines[0].strip() if lines else "it printed no message")
 
 
-def undefined_names(messages: str) -> list[str]:
-    """Return the undefined names in a linker's output; C++ names without arguments."""
-    return _names(UNDEFINED, messages)
-
-
-def names_defined_twice(messages: str) -> list[str]:
-    """Return the names with several definitions in a linker's output."""
-    return _names(DEFINED_TWICE, messages)
-
-
-def _names(form: re.Pattern[str], messages: str) -> list[str]:
+def names_in(messages: str, form: re.Pattern[str]) -> list[str]:
+    """Return the names of a form in a linker's output; C++ names without arguments."""
     found = ("".join(match.groups("")) for match in form.finditer(messages))
     return list(dict.fromkeys(name.strip().partition("(")[0] for name in found))
 

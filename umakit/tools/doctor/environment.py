@@ -157,7 +157,7 @@ def device_check(device: Device) -> Check:
 
 def cxx_check(device: Device, what: str) -> Check:
     """Compile, link and run a C++ program on the host; for other devices, find the compiler."""
-    name = "C++ compiler"
+    name, mend = "C++ compiler", _compiler_mend("CXX", ("g++",))
     try:
         compiler = device.cxx_compiler(what)
         if device is not HOST:
@@ -168,10 +168,8 @@ def cxx_check(device: Device, what: str) -> Check:
             compile_c([source], program, [], device)
             ended = execute(device, program, [], folder, SECONDS)
     except UmakitError as error:
-        mend = _compiler_mend("CXX", ("g++",))
         return failed(name, error.what, where=error.where, mend=mend)
     if ended.returncode:
-        mend = _compiler_mend("CXX", ("g++",))
         return failed(name, f"a first program ends with {ended.returncode}", mend=mend)
     return ok(name, f"{version_line(compiler[0])} compiles, links and runs a program")
 

@@ -90,10 +90,6 @@ class Answers:
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
-def _nothing(answers: Answers, name: str) -> dict[str, str]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind of backend.
@@ -112,8 +108,8 @@ class Kind:
     operators: tuple[str, ...]
     flags: Mapping[str, str]
     page: str
-    values: Callable[[Answers, str], Mapping[str, object]] = _nothing
-    files: Callable[[Answers, str], Mapping[str, str]] = _nothing
+    values: Callable[[Answers, str], Mapping[str, object]] = lambda answers, name: {}
+    files: Callable[[Answers, str], Mapping[str, str]] = lambda answers, name: {}
 
 
 def answers_of(kind: Kind, flags: Mapping[str, str], registers: str = "") -> Answers:

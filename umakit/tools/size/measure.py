@@ -86,7 +86,6 @@ class LibrarySize:
         simulator_text_bytes: machine code of the simulator, which a board omits.
         stack_bytes: worst-case stack of `tvmgen_NAME_run_unpacked` down to the device, without
             external functions; None without a bound.
-        stack_chain: bytes of each function in `stack_bytes`, the outermost first.
         stack_bytes_of: worst-case stack of each function of the interface that runs the network.
         stack_with_simulator_bytes: `stack_bytes` with the simulator as the device.
         stack_external_calls: reachable functions outside the library: of libc, of the compiler's

@@ -37,7 +37,6 @@ class MockJob:
     """A kind of job of the simulator.
 
     Attributes:
-        function: the function of the driver whose registers the job reads.
         condition: C text that distinguishes the kind from other jobs; empty if there is no other.
         numbers: C text of each argument, ordered so that a text may name earlier arguments.
         addresses: C text of each tensor's bus address.
