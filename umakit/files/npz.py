@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +113,8 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[
     if info.flag_bits & ENCRYPTED or info.file_size > ratio * max(info.compress_size, 1):
         raise ValueError
     with archive.open(info) as stream:
-        shape, dtype, length = _header(stream)
+        shape, _, dtype = HEADER_READERS[np.lib.format.read_magic(stream)](stream)
+        length = stream.tell()
         if dtype.kind not in NUMBER_KINDS or dtype.hasobject or min(shape, default=1) < 0:
             raise ValueError
         if length + math.prod(shape) * dtype.itemsize != info.file_size:
@@ -121,9 +122,3 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[
     with archive.open(info) as stream:
         array = np.lib.format.read_array(stream, allow_pickle=False)
     return np.asarray(array, dtype=dtype.newbyteorder("="), order="C")
-
-
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    version = np.lib.format.read_magic(stream)
-    shape, _, dtype = HEADER_READERS[version](stream)
-    return shape, dtype, stream.tell()

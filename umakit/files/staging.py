@@ -51,14 +51,11 @@ def write_folder(
 ) -> None:
     """Write a folder and its manifest; keep files that umakit did not write."""
     contents = with_manifest(files, kind.manifest)
-    with _written_to(destination) as place:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_sibling(place) as temporary:
-            staged = temporary / "new"
-            _write_files(staged, contents)
-            with _locked(place.parent), _uninterrupted():
-                owned = check_folder(destination, kind, inputs, force=force, files=contents)
-                _put_folder(staged, place, temporary / "old", owned)
+    with _staged_for(destination) as (place, staged):
+        _write_files(staged, contents)
+        with _locked(place.parent), _uninterrupted():
+            owned = check_folder(destination, kind, inputs, force=force, files=contents)
+            _put_folder(staged, place, staged.with_name("old"), owned)
 
 
 def with_manifest(files: Mapping[str, str | bytes], manifest: str) -> dict[str, bytes]:
@@ -83,17 +80,14 @@ def write_file(
     Raises:
         OutputError: the file must not or cannot be written; the old file is kept.
     """
-    with _written_to(destination) as place:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_sibling(place) as temporary:
-            staged = temporary / "new"
-            if isinstance(content, bytes):
-                staged.write_bytes(content)
-            with _locked(place.parent):
-                check_file(destination, kind, inputs, force=force)
-                if not isinstance(content, bytes):
-                    staged.write_bytes(content())
-                staged.replace(place)
+    with _staged_for(destination) as (place, staged):
+        if isinstance(content, bytes):
+            staged.write_bytes(content)
+        with _locked(place.parent):
+            check_file(destination, kind, inputs, force=force)
+            if not isinstance(content, bytes):
+                staged.write_bytes(content())
+            staged.replace(place)
 
 
 def write_chunks(
@@ -120,14 +114,12 @@ def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> Non
     Raises:
         OutputError: the path exists, or cannot be written.
     """
-    with _written_to(destination) as place:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_sibling(place) as temporary:
-            _write_files(temporary / "new", {p: as_bytes(text) for p, text in files.items()})
-            with _locked(place.parent):
-                if destination.is_symlink() or place.exists():
-                    raise OutputError("exists already", where=str(destination))
-                (temporary / "new").rename(place)
+    with _staged_for(destination) as (place, staged):
+        _write_files(staged, {path: as_bytes(text) for path, text in files.items()})
+        with _locked(place.parent):
+            if destination.is_symlink() or place.exists():
+                raise OutputError("exists already", where=str(destination))
+            staged.rename(place)
 
 
 @contextlib.contextmanager
@@ -165,6 +157,15 @@ def _written_to(destination: Path) -> Iterator[Path]:
         yield Path(os.path.realpath(destination))
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", where=str(destination)) from error
+
+
+@contextlib.contextmanager
+def _staged_for(destination: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the place of a destination, whose folder is created, and a path next to it."""
+    with _written_to(destination) as place:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary_sibling(place) as temporary:
+            yield place, temporary / "new"
 
 
 @contextlib.contextmanager

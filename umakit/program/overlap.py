@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Literal
 
 from umakit.lower.driver_calls import DriverCall, DriverCallKind
-from umakit.lower.kernels import Kernel
 from umakit.lower.parts import choose_parts, scratch_step
 from umakit.partition.report import CPU
 from umakit.program.live_sets import live_set_bound
@@ -74,9 +73,11 @@ def _with_late_completions(program: Program) -> Program:
     kernels = dict(program.kernels)
     calls = list(program.calls)
     for step, call in enumerate(calls):
-        finish = _finish_of(kernels[call.kernel]) if call.kernel else None
+        finish = kernels[call.kernel].body[-1] if call.kernel else None
+        if not isinstance(finish, DriverCall) or finish.kind is not DriverCallKind.FINISH:
+            continue
         independent = _independent(program, step)
-        if finish is None or not independent:
+        if not independent:
             continue
         started = kernels[call.kernel].without([finish], f"{call.kernel}_started")
         kernels[started.name] = started
@@ -89,14 +90,6 @@ def _with_late_completions(program: Program) -> Program:
         calls=tuple(calls),
         kernels={name: kernel for name, kernel in kernels.items() if name in used},
     )
-
-
-def _finish_of(kernel: Kernel) -> DriverCall | None:
-    """Return the driver call that waits for the accelerator, if it ends the kernel."""
-    last = kernel.body[-1]
-    if isinstance(last, DriverCall) and last.kind is DriverCallKind.FINISH:
-        return last
-    return None
 
 
 def _independent(program: Program, step: int) -> int:
@@ -121,21 +114,16 @@ def in_parts(program: Program, most: int) -> Program:
     for call in program.calls:
         if not call.kernel or call.target != CPU:
             continue
-        kernel = _in_parts(program.kernels[call.kernel], call, most)
-        kernels[call.kernel] = kernel
-        if kernel.parts is None:
+        kernel = program.kernels[call.kernel]
+        if kernel.allocating_body is None or kernel.returns_status or kernel.calls_driver:
+            continue
+        shared = [each.variable for each in kernel.outputs]
+        shared += [kernel.inputs[number].variable for number in kernel.in_place]
+        parts = choose_parts(kernel.allocating_body, shared, most, call.macs)
+        kernels[call.kernel] = replace(kernel, parts=parts)
+        if parts is None:
             continue
         for name, parameter in zip(call.scratch, kernel.scratch, strict=True):
-            elements = kernel.parts.count * scratch_step(parameter.elements, parameter.dtype)
+            elements = parts.count * scratch_step(parameter.elements, parameter.dtype)
             tensors[name] = replace(tensors[name], shape=(elements,))
     return replace(program, kernels=kernels, tensors=tensors, parts=most)
-
-
-def _in_parts(kernel: Kernel, call: KernelCall, most: int) -> Kernel:
-    """Return the kernel of a call split into parts, or unchanged."""
-    if kernel.allocating_body is None or kernel.returns_status or kernel.calls_driver:
-        return kernel
-    shared = [each.variable for each in kernel.outputs]
-    shared += [kernel.inputs[number].variable for number in kernel.in_place]
-    parts = choose_parts(kernel.allocating_body, shared, most, call.macs)
-    return replace(kernel, parts=parts)

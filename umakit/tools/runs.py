@@ -24,7 +24,7 @@ from umakit.devices.waveforms import WaveFile
 from umakit.errors import DeviceError, InputError
 from umakit.files.outputs import NPZ_RESULTS, TRACE, check_distinct, check_file, check_parent
 from umakit.library.metadata import library_files, load_metadata
-from umakit.tools.trace import Trace, TraceSummary, trace_of_run, write_trace
+from umakit.tools.trace import TraceSummary, trace_of_run, write_trace
 from umakit.tools.trace.simulated import first_inference
 
 if TYPE_CHECKING:
@@ -156,16 +156,13 @@ def run_files(
         from umakit.tools.failed_layer import with_layer  # imports TVM
 
         raise with_layer(error, library, arrays, how.device, how.timeout, how.cpu) from None
-    shown = None if trace is None else _trace(library, arrays, result, how)
+    shown = written = None
+    if trace is not None:
+        first = first_inference(library, arrays, result, how.timeout, how.rtl, how.cpu)
+        designs = [design.backend for design in how.rtl]
+        shown = trace_of_run(description_for(library, HOST, how.cpu), first, designs)
     if files.outputs is not None:
         save_outputs(files.outputs, result.outputs, read, force=files.force)
-    written = None
     if trace is not None and shown is not None:
         written = write_trace(trace, shown, read, force=files.force, progress=progress)
     return (result if how.profile else replace(result, layers=())), written
-
-
-def _trace(library: Path, arrays: Arrays, result: RunResult, how: RunSettings) -> Trace:
-    first = first_inference(library, arrays, result, how.timeout, how.rtl, how.cpu)
-    designs = [design.backend for design in how.rtl]
-    return trace_of_run(description_for(library, HOST, how.cpu), first, designs)

@@ -98,27 +98,27 @@ def choices_of(
     fitted: Iterable[Fitted], measured: TileMachine, before: TileMachine, *, use_inexact: bool
 ) -> list[Choice]:
     """Return the costs in use for the commands of each formula, for each tensor and sum apart."""
-    return [
-        choice
-        for each in fitted
-        for choice in _choices(each, measured, before, use_inexact=use_inexact)
-    ]
 
+    def reason_of(held_out: Sequence[Timed]) -> str:
+        if not held_out:
+            return "" if use_inexact else "no command was left to be held out"
+        new, old = _deviations(measured, held_out), _deviations(before, held_out)
+        if not is_no_worse(new, old):
+            return "the costs before are closer to commands that were held out"
+        if 100 * max(new) > MOST_PERCENT and not use_inexact:
+            return f"off by more than {MOST_PERCENT:g} % on commands that were held out"
+        return ""
 
-def _choices(
-    fitted: Fitted, measured: TileMachine, before: TileMachine, *, use_inexact: bool
-) -> list[Choice]:
-    costs = fitted.costs
-    parts = costs.tensors if isinstance(costs, CopyCosts) else _sums_of(costs)
-    of_all = _reason(fitted.held_out, measured, before, use_inexact=use_inexact)
-    by_reason: dict[str, list[str | bool]] = {}
-    for part in parts:
-        own = [each for each in fitted.held_out if part_of(each) == part]
-        reason = _reason(own, measured, before, use_inexact=use_inexact) if own else of_all
-        by_reason.setdefault(reason, []).append(part)
-    return [
-        _choice(fitted, measured, before, chosen, reason) for reason, chosen in by_reason.items()
-    ]
+    choices = []
+    for each in fitted:
+        costs, by_reason = each.costs, dict[str, list[str | bool]]()
+        of_all = reason_of(each.held_out)
+        for part in costs.tensors if isinstance(costs, CopyCosts) else _sums_of(costs):
+            own = [command for command in each.held_out if part_of(command) == part]
+            by_reason.setdefault(reason_of(own) if own else of_all, []).append(part)
+        for reason, parts in by_reason.items():
+            choices.append(_choice(each, measured, before, parts, reason))
+    return choices
 
 
 def _sums_of(costs: JobCosts) -> tuple[bool, ...]:
@@ -129,19 +129,6 @@ def part_of(command: Timed) -> str | bool:
     """Return the group of a command within a formula: the tensor, or whether a job adds one."""
     sizes = command.sizes
     return sizes.tensor if isinstance(sizes, Copy) else sizes.layer.adds
-
-
-def _reason(
-    held_out: Sequence[Timed], measured: TileMachine, before: TileMachine, *, use_inexact: bool
-) -> str:
-    if not held_out:
-        return "" if use_inexact else "no command was left to be held out"
-    new, old = _deviations(measured, held_out), _deviations(before, held_out)
-    if not is_no_worse(new, old):
-        return "the costs before are closer to commands that were held out"
-    if 100 * max(new) > MOST_PERCENT and not use_inexact:
-        return f"off by more than {MOST_PERCENT:g} % on commands that were held out"
-    return ""
 
 
 def _deviations(machine: TileMachine, commands: Iterable[Timed]) -> list[float]:

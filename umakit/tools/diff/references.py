@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,22 +58,6 @@ class ReferenceRun:
     outputs: dict[str, Array]
 
 
-class Runtime(Protocol):
-    """An independent runtime with a model loaded; `name` is one of `REFERENCES`."""
-
-    name: str
-
-    def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
-        """Run one inference; inputs are given by name.
-
-        Raises:
-            RuntimeStopped: the runtime has no result; the next inference may have one.
-        """
-
-    def close(self) -> None:
-        """End the process of the reference."""
-
-
 @dataclass(frozen=True)
 class ModelFile:
     """A model file for references.
@@ -102,7 +86,7 @@ class Selection:
         file: the model file for NumPy; None if NumPy takes no part.
     """
 
-    runtime: Runtime | None = None
+    runtime: _OnnxRuntime | _TfliteMicro | None = None
     file: ModelFile | None = None
     is_demanded: bool = False
 
@@ -139,8 +123,8 @@ def select_references(
         raise InputError(f"{DISPLAY_NAMES[wanted]} does not read this model", where=str(source))
     if not matching:
         return Selection()
-    file = _OnnxFile if matching == ONNX_RUNTIME else _TfliteFile
-    read = file(Path(source), every)
+    of_format = _OnnxRuntime if matching == ONNX_RUNTIME else _TfliteMicro
+    read = of_format(Path(source), every)
     if wanted == NUMPY:
         return Selection(file=read.for_numpy())
     # Runtimes have the names of their packages.
@@ -149,7 +133,7 @@ def select_references(
         problem = "it keeps the model's states itself, and takes none from the inputs"
     elif importlib.util.find_spec(PACKAGES[matching]) is not None:
         try:
-            return Selection(read.runtime(), read.for_numpy(), wanted != AUTOMATIC)
+            return Selection(read.start(), read.for_numpy(), wanted != AUTOMATIC)
         except RuntimeStopped as stop:
             problem = str(stop)
     if wanted != AUTOMATIC:
@@ -202,37 +186,43 @@ def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Ar
     }
 
 
-class _OnnxFile:
-    def __init__(self, path: Path, every: EveryValue) -> None:
-        self.proto = onnx.load(str(path))
-        name_nodes(self.proto)
-        self.every = every
-        self.names = _onnx_names(self.proto, every)
+class _Runtime:
+    """An independent runtime that reads a model file.
 
-    def for_numpy(self) -> ModelFile:
-        from umakit.tools.diff.decider import OnnxDecider
+    `start` loads the model, `run` runs one inference; both raise RuntimeStopped without a result.
+    """
 
-        inputs = {item.name: item.name for item in self.proto.graph.input}
-        return ModelFile(OnnxDecider(self.proto), self.names, inputs)
+    _process: RuntimeProcess
 
-    def runtime(self) -> Runtime:
-        return _OnnxRuntime(self)
+    def close(self) -> None:
+        self._process.close()
 
 
-class _OnnxRuntime:
+class _OnnxRuntime(_Runtime):
     """ONNX Runtime with all intermediate values as additional outputs."""
 
     name = ONNX_RUNTIME
 
-    def __init__(self, file: _OnnxFile) -> None:
+    def __init__(self, path: Path, every: EveryValue) -> None:
+        self._proto = onnx.load(str(path))
+        name_nodes(self._proto)
+        self._every, self._names = every, _onnx_names(self._proto, every)
+        self._outputs = [value.name for value in self._proto.graph.output]
+
+    def for_numpy(self) -> ModelFile:
+        from umakit.tools.diff.decider import OnnxDecider
+
+        inputs = {item.name: item.name for item in self._proto.graph.input}
+        return ModelFile(OnnxDecider(self._proto), self._names, inputs)
+
+    def start(self) -> _OnnxRuntime:
         proto = onnx.ModelProto()
-        proto.CopyFrom(file.proto)
-        self._every, self._names = file.every, file.names
-        self._outputs = [value.name for value in proto.graph.output]
+        proto.CopyFrom(self._proto)
         for name in dict.fromkeys(self._names.values()):
             if name not in self._outputs:
                 proto.graph.output.append(onnx.ValueInfoProto(name=name))
         self._process = RuntimeProcess(self.name, proto.SerializeToString())
+        return self
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
         wanted = list(dict.fromkeys([*self._outputs, *self._names.values()]))
@@ -240,9 +230,6 @@ class _OnnxRuntime:
         values = {value: results[name] for value, name in self._names.items()}
         outputs = {name: results[name] for name in self._outputs}
         return ReferenceRun(_fitting(self._every, values), outputs)
-
-    def close(self) -> None:
-        self._process.close()
 
 
 def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
@@ -271,33 +258,7 @@ def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
     return names
 
 
-class _TfliteFile:
-    def __init__(self, path: Path, every: EveryValue) -> None:
-        from umakit.frontend.tflite.files import short_names
-        from umakit.frontend.tflite.graph import read_graph
-
-        self.content = path.read_bytes()
-        self.graph = read_graph(self.content, str(path))
-        self.every = every
-        rows = _last_rows(every.operators)
-        self.numbers = {
-            (rows[name], 0): number
-            for number, name in short_names(self.graph).items()
-            if name in rows
-        }
-
-    def for_numpy(self) -> ModelFile:
-        from umakit.tools.diff.numpy_tflite import TfliteDecider
-
-        graph = self.graph
-        inputs = {graph.tensors[number].name: number for number in (*graph.inputs, *graph.states)}
-        return ModelFile(TfliteDecider(graph), self.numbers, inputs)
-
-    def runtime(self) -> Runtime:
-        return _TfliteMicro(self)
-
-
-class _TfliteMicro:
+class _TfliteMicro(_Runtime):
     """TensorFlow Lite Micro that keeps all tensors.
 
     The runtime has no states as inputs: the inferences that led to an inference's states are
@@ -306,22 +267,39 @@ class _TfliteMicro:
 
     name = TFLITE_MICRO
 
-    def __init__(self, file: _TfliteFile) -> None:
-        graph = file.graph
-        self._every = file.every
+    def __init__(self, path: Path, every: EveryValue) -> None:
+        from umakit.frontend.tflite.files import short_names
+        from umakit.frontend.tflite.graph import read_graph
+
+        self._content, self._every = path.read_bytes(), every
+        graph = self._graph = read_graph(self._content, str(path))
+        rows = _last_rows(every.operators)
+        names = short_names(graph).items()
+        self._numbers = {(rows[name], 0): number for number, name in names if name in rows}
+
+    def for_numpy(self) -> ModelFile:
+        from umakit.tools.diff.numpy_tflite import TfliteDecider
+
+        graph = self._graph
+        inputs = {graph.tensors[number].name: number for number in (*graph.inputs, *graph.states)}
+        return ModelFile(TfliteDecider(graph), self._numbers, inputs)
+
+    def start(self) -> _TfliteMicro:
+        graph, every = self._graph, self._every
         self._inputs = [graph.tensors[number].name for number in graph.inputs]
         self._outputs = [graph.tensors[number].name for number in graph.outputs]
-        next_states = {item.name: item.next_state for item in file.every.states}
+        next_states = {item.name: item.next_state for item in every.states}
         self._states = {graph.tensors[n].name: n for n in graph.states}
         self._next = {next_states[name]: n for name, n in self._states.items()}
         self._earlier: list[dict[str, Array]] = []
-        self._tensors = {v: n for v, n in file.numbers.items() if v in file.every.names}
+        self._tensors = {v: n for v, n in self._numbers.items() if v in every.names}
         size = sum(
             int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
             for tensor in graph.tensors
             if not tensor.constant and not tensor.dtype.startswith("type")
         )
-        self._process = RuntimeProcess(self.name, file.content, 2 * size + ARENA_SLACK)
+        self._process = RuntimeProcess(self.name, self._content, 2 * size + ARENA_SLACK)
+        return self
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
         if self._states:
@@ -334,9 +312,6 @@ class _TfliteMicro:
         outputs = dict(zip(self._outputs, results, strict=True))
         outputs |= dict(zip(self._next, self._read(self._next.values()), strict=True))
         return ReferenceRun(_fitting(self._every, values), outputs)
-
-    def close(self) -> None:
-        self._process.close()
 
     def _invoke(self, inputs: Mapping[str, Array]) -> None:
         self._process.call("run", [inputs[name] for name in self._inputs])

@@ -150,14 +150,10 @@ def _job(
         if name not in said:
             raise _missing(name, first)
         addresses[name] = words.address(said[name])
-    return MockJob(first, condition, _ordered(numbers), addresses)
-
-
-def _ordered(numbers: Mapping[str, str]) -> dict[str, str]:
-    """Return numbers ordered so that computed ones follow their operands."""
-    late = [name for name in ("groups", "scales") if name in numbers]
-    early = {name: text for name, text in numbers.items() if name not in late}
-    return early | {name: numbers[name] for name in late}
+    for name in ("groups", "scales"):  # may be computed from the others
+        if name in numbers:
+            numbers[name] = numbers.pop(name)
+    return MockJob(first, condition, numbers, addresses)
 
 
 def _number(
