@@ -15,15 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    model_serializer,
-    model_validator,
-    with_config,
-)
+import pydantic
 
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.files.documents import Document
@@ -41,7 +33,7 @@ FORMAT = "umakit tuning records"
 RECORDS = FileKind("file of tuning records", FORMAT.encode())
 VERSION = 1
 
-Cycles = Annotated[int, Field(gt=0)]
+Cycles = Annotated[int, pydantic.Field(gt=0)]
 """A positive number of cycles; unknown cycles are None."""
 
 TUNE = "`uma tune MODEL --records FILE` writes one, with --backend BACKEND, or with --cpu CPU"
@@ -113,19 +105,19 @@ class Record:
         lacks_default = self.simulated is not None and self.default_simulated is None
         return self.effort.covers(effort) and not lacks_default
 
-    @model_serializer(mode="wrap")
-    def _without_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    @pydantic.model_serializer(mode="wrap")
+    def _without_unknown(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
         view: dict[str, Any] = handler(self)
         if self.default_simulated is None:
             del view["default_simulated"]  # as in files of umakit 0.2.0
         return view
 
     def as_json(self) -> dict[str, Any]:
-        view: dict[str, Any] = TypeAdapter(Record).dump_python(self, mode="json")
+        view: dict[str, Any] = pydantic.TypeAdapter(Record).dump_python(self, mode="json")
         return view
 
 
-@with_config(ConfigDict(extra="forbid"))  # of all dataclasses inside, too
+@pydantic.with_config(pydantic.ConfigDict(extra="forbid"))  # of all dataclasses inside, too
 @dataclass(frozen=True)
 class Records:
     """All records of a model on a backend, or for a CPU.
@@ -141,7 +133,7 @@ class Records:
     kernels: tuple[KernelRecord, ...] = ()
     origin: Origin | None = None
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _of_its_kind(self) -> Self:
         if self.owner.cpu is None and (self.kernels or self.origin):
             raise ValueError("records of a backend have no kernels")
@@ -149,8 +141,8 @@ class Records:
             raise ValueError("records of a CPU have an origin and no layers")
         return self
 
-    @model_serializer(mode="wrap")
-    def _of_one_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    @pydantic.model_serializer(mode="wrap")
+    def _of_one_kind(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
         view: dict[str, Any] = handler(self)
         left_out = ("kernels", "origin") if self.owner.cpu is None else ("layers",)
         return {name: each for name, each in view.items() if name not in left_out}
@@ -176,7 +168,7 @@ class Records:
         return (_compact(text) + "\n").encode()
 
 
-_ADAPTER = TypeAdapter(Records)
+_ADAPTER = pydantic.TypeAdapter(Records)
 _DOCUMENT = Document(
     FORMAT,
     VERSION,

@@ -21,14 +21,7 @@ from umakit.machine import DriverCosts, Kind, TileMachine, TilePlanner
 from umakit.machine.calibration import FILE_NAME, Calibrated, Calibration
 from umakit.machine.commands import commands_of
 from umakit.patterns import ROUNDINGS
-from umakit.tools.calibration.choice import (
-    Choice,
-    choices_of,
-    costs_in_use,
-    is_no_worse,
-    split,
-    without_worse,
-)
+from umakit.tools.calibration import choice
 from umakit.tools.calibration.costs import costs_of
 from umakit.tools.calibration.measure import NOTHING_RECORDED, MeasuredTiles, Measurement, measure
 from umakit.tools.calibration.outcome import TILES, Outcome
@@ -91,14 +84,14 @@ def calibrate(
             datetime.now(UTC).replace(microsecond=0), __version__, backend.figures(),
         )  # fmt: skip
 
-        def using(choices: Sequence[Choice]) -> Calibration:
-            return of(*costs_in_use(choices, earlier))
+        def using(choices: Sequence[choice.Choice]) -> Calibration:
+            return of(*choice.costs_in_use(choices, earlier))
 
-        measured = Calibrated(described, of(*split(each.costs for each in fits)))
-        choices = choices_of(fits, measured, before, use_inexact=use_inexact)
+        measured = Calibrated(described, of(*choice.split(each.costs for each in fits)))
+        choices = choice.choices_of(fits, measured, before, use_inexact=use_inexact)
         whole = measured_layers(backend, planner, [using(choices), earlier], found.name, takes)
         layers_before = predictions(planner, earlier, whole)
-        choices = without_worse(
+        choices = choice.without_worse(
             choices, lambda tried: off_by(predictions(planner, using(tried), whole)),
             off_by(layers_before),
         )  # fmt: skip
@@ -367,7 +360,7 @@ def _best(
     try:
         for planner.driver in candidates:
             off = off_by(predicted_layers(planner, layers))
-            if is_no_worse(off, before) and fmean(off) < least:
+            if choice.is_no_worse(off, before) and fmean(off) < least:
                 best, least = planner.driver, fmean(off)
     finally:
         planner.driver = described

@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from umakit.codegen import driver_names
 from umakit.codegen.driver_headers import read_headers
-from umakit.codegen.driver_names import (
-    exported_includes,
-    exported_path,
-    is_simulated,
-    library_headers,
-)
 from umakit.devices import build
 from umakit.devices.build import call_compiler, file_argument
 from umakit.devices.libraries import check_compiled, linker_arguments
@@ -86,8 +82,8 @@ class CallCheck:
     def _includes(self) -> str:
         hook = self._backend.codegen.includes
         text = "" if hook is None else included_text(self._backend, hook)
-        headers = [f'#include "{path}"' for path in library_headers(self._backend)]
-        return "\n".join([*headers, exported_includes(self._backend, text)])
+        headers = [f'#include "{path}"' for path in driver_names.library_headers(self._backend)]
+        return "\n".join([*headers, driver_names.exported_includes(self._backend, text)])
 
     def _compile_table(self, includes: str, names: Sequence[str]) -> tuple[list[str], list[Check]]:
         undeclared: list[str] = []
@@ -178,8 +174,9 @@ class CallCheck:
     def linked(self) -> list[Check]:
         """Link the driver with all parts of a library, and report undefined names."""
         staged = self._staged
-        missing = [s for s in self._backend.driver.sources
-                   if f"src/{exported_path(self._backend, s)}" not in staged.objects]  # fmt: skip
+        exported = partial(driver_names.exported_path, self._backend)
+        sources = self._backend.driver.sources
+        missing = [name for name in sources if f"src/{exported(name)}" not in staged.objects]
         if missing or self._table is None:
             what = f"{', '.join(missing)} cannot be compiled" if missing else "see driver calls"
             return [skipped(LINK, f"was not tried: {what}")]
@@ -266,7 +263,7 @@ class CallCheck:
         if name == f"{backend.target_name}_simulator":
             return missing_table(f"undefined reference to {name}")
         of_device = name.startswith("umakit_") or name == f"{backend.target_name}_device"
-        if of_device and not is_simulated(backend):
+        if of_device and not driver_names.is_simulated(backend):
             return (
                 "on the host only a simulator defines it: set simulator in [device] of "
                 "accel.toml; on a board define it in the board's own C"

@@ -14,14 +14,9 @@ from umakit.devices.libraries import CallableLibrary
 from umakit.devices.verilator import verilator
 from umakit.errors import AcceleratorConfigError, BuildError, UmakitError, short_path
 from umakit.files.staging import as_bytes
+from umakit.library import own_simulators
 from umakit.library.driver_files import driver_text, files_of_driver
 from umakit.library.kernel_libraries import kernel_libraries
-from umakit.library.own_simulators import (
-    compiled_content,
-    driver_libraries,
-    exported_name,
-    own_simulator_files,
-)
 from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
@@ -58,8 +53,8 @@ def file_checks(backend: Backend) -> list[Check]:
             faults.append(failed(FILES, error.what, where=short_path(path), mend=error.fix))
     for name in driver.compiled:
         try:
-            exported_name(backend.folder, name)
-            compiled_content(backend.folder / name)
+            own_simulators.exported_name(backend.folder, name)
+            own_simulators.compiled_content(backend.folder / name)
         except UmakitError as error:
             where = short_path(backend.folder / name)
             faults.append(failed(FILES, error.what, where=where, mend=error.fix))
@@ -90,9 +85,11 @@ def stage(
     for name, text in files_of_driver(backend).items():
         _write(folder / name, text)
     write_stand_in(backend, folder / "src")
-    for place, content in own_simulator_files({backend.target_name: backend}).items():
+    for place, content in own_simulators.own_simulator_files(
+        {backend.target_name: backend}
+    ).items():
         _write(folder / place, content)
-    for libraries in driver_libraries({backend.target_name: backend}).values():
+    for libraries in own_simulators.driver_libraries({backend.target_name: backend}).values():
         for name, content in libraries.items():
             staged.compiled.append(_write(folder / "lib" / name, content))
     for name in (*backend.driver.sources, *backend.driver.headers):

@@ -29,6 +29,7 @@ from umakit.registration.registered import RELAX_PHASES, PassPhase
 from umakit.registration.sources.tree import source_tree
 from umakit.testing.harness import compare, llvm_reference
 from umakit.text.spelling import closest
+from umakit.tools.doctor import environment
 from umakit.tools.doctor.calls import CallCheck
 from umakit.tools.doctor.checks import (
     Check,
@@ -41,15 +42,6 @@ from umakit.tools.doctor.checks import (
     skipped,
 )
 from umakit.tools.doctor.driver import FILES, compile_checks, design_checks, file_checks, stage
-from umakit.tools.doctor.environment import (
-    cxx_check,
-    device_check,
-    folder_check,
-    optional_checks,
-    other_device_checks,
-    python_checks,
-    tvm_check,
-)
 from umakit.tools.doctor.probes import Probes, not_returned, probe, start_checks, time_limit
 from umakit.tools.failed_layer import with_layer
 
@@ -61,15 +53,15 @@ PATTERNS, FIRST = "patterns", "first network"
 def examine_machine(device: Device, tell: Progress = lambda stage: None) -> Diagnosis:
     """Check the machine: Python, packages, compilers, emulators, folders."""
     tell("looking at packages")
-    checks = [*python_checks()]
+    checks = [*environment.python_checks()]
     tell("importing TVM")
-    checks += [tvm_check(), folder_check()]
+    checks += [environment.tvm_check(), environment.folder_check()]
     tell("compiling a first program")
-    checks.append(device_check(HOST))
+    checks.append(environment.device_check(HOST))
     if device is HOST:
-        checks += [*optional_checks(), *other_device_checks(tell)]
+        checks += [*environment.optional_checks(), *environment.other_device_checks(tell)]
     else:
-        checks.append(device_check(device))
+        checks.append(environment.device_check(device))
     return Diagnosis(tuple(checks))
 
 
@@ -80,10 +72,11 @@ def examine_backend(name: str, device: Device, tell: Progress = lambda stage: No
     """
     tell("looking at packages and compilers")
     located = locate_backend(name)
-    checks = [*python_checks(), folder_check(), device_check(HOST)]
+    checks = [*environment.python_checks(), environment.folder_check()]
+    checks.append(environment.device_check(HOST))
     if device is not HOST:
         tell(f"trying {device.name}")
-        checks.append(device_check(device))
+        checks.append(environment.device_check(device))
     compiles = not any_error(checks)
     with _leaving_no_trace():
         tell("loading the backend")
@@ -117,7 +110,7 @@ def _examine_driver(
     is_complete = not any_error(checks)
     in_cxx = _files_in_cxx(backend)
     if in_cxx:
-        checks.append(cxx_check(device, in_cxx[0]))
+        checks.append(environment.cxx_check(device, in_cxx[0]))
         compiles &= not any_error(checks[-1:])
     tell("compiling small networks")
     probes = probe(backend, tell)

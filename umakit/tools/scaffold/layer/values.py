@@ -9,14 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from umakit.errors import RegisterMapError, ScaffoldError
+from umakit.machine.registers import texts
 from umakit.machine.registers.register_map import Register, RegisterMap, read_register_map
-from umakit.machine.registers.texts import (
-    hexadecimal,
-    package_name,
-    register_header,
-    register_package,
-    register_table,
-)
 from umakit.text.c_text import filled
 from umakit.text.rendering import Code
 from umakit.tools.scaffold.answers import Answers
@@ -202,16 +196,16 @@ def layer_files(answers: Answers, name: str) -> dict[str, str]:
         return {}
     registers, text = map_of(answers, name, functions_of(answers, name))
     notice = (f"Written from {MAP_FILE}: change that file, and run `uma new --update .`",)
-    header = register_header(registers, prefix=name.upper(), notice=notice)
+    header = texts.register_header(registers, prefix=name.upper(), notice=notice)
     files = {
         MAP_FILE: text,
         f"{name}_registers.h": header,
         TABLE_FILE: f"# Registers of the {name}\n\n{notice[0]}. Offsets are in bytes.\n\n"
-        f"{register_table(registers)}",
+        f"{texts.register_table(registers)}",
     }
     if registers.systemverilog:
-        package = package_name(name)
-        files[f"{registers.systemverilog}/{package}.sv"] = register_package(
+        package = texts.package_name(name)
+        files[f"{registers.systemverilog}/{package}.sv"] = texts.register_package(
             registers, package=package, notice=notice, where=MAP_FILE
         )
     return files
@@ -389,7 +383,7 @@ def _register_values(register: Register, prefix: str) -> dict[str, object]:
         "name": register.name,
         "offset": f"{symbol}_OFFSET",
         "reset": f"{symbol}_RESET",
-        "mask": hexadecimal(register.writable_mask, 8),
+        "mask": texts.hexadecimal(register.writable_mask, 8),
         "cleared": int(register.write == "one_to_clear"),
         "readable": int(register.access != "wo"),
         "writable": int(register.access != "ro"),
