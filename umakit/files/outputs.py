@@ -244,9 +244,7 @@ def _is_linked_into(folder: Path, output: Path) -> bool:
     found = status_of(output)
     if found is None or found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
         return False
-    if not folder.is_dir():
-        return False
-    return any(map(_same_as(output), folder.rglob("*")))
+    return folder.is_dir() and any(map(_same_as(output), folder.rglob("*")))
 
 
 def _home() -> Path | None:

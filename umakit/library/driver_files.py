@@ -118,11 +118,11 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
     if kind is not None:
         sources += sim.KINDS[kind].sources
         headers += (*sim.KINDS[kind].driver_headers, *sim.KINDS[kind].headers)
-    files = {}
-    for source in sources:
-        files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
-    for header in headers:
-        files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
+    files = {
+        f"{place}/{Path(path).name}": (folder / path).read_text(encoding="utf-8")
+        for place, paths in (("src", sources), ("src/umakit", headers))
+        for path in paths
+    }
     for suffix in ("c", "h") if kind is not None else ():
         files[f"src/{device_file(name, suffix)}"] = render(
             f"device/{kind}_device.{suffix}.j2",

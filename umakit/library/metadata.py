@@ -105,10 +105,11 @@ def _checked(text: str | bytes, where: str) -> Metadata:
     """Return the checked content of a text; cached, because a command reads a library several
     times."""
     try:
-        data: dict[str, Any] = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         raise LibraryError("is damaged: it is not JSON", where=where, fix=AGAIN) from None
-    version = data["umakit"].get("version") if _has_section(data) else None
+    section = data.get("umakit") if isinstance(data, dict) else None
+    version = section.get("version") if isinstance(section, dict) else None
     if str(version).startswith("0.1."):
         raise LibraryError(f"was exported by umakit {version}", where=where, fix=AGAIN)
     try:
@@ -125,10 +126,6 @@ def _checked(text: str | bytes, where: str) -> Metadata:
             where=where,
             fix=AGAIN,
         ) from None
-
-
-def _has_section(data: object) -> bool:
-    return isinstance(data, dict) and isinstance(data.get("umakit"), dict)
 
 
 def read_description(library: Path) -> Description:

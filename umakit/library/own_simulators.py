@@ -139,11 +139,10 @@ def _program_files(name: str, section: SimulatorSection, folder: Path) -> dict[s
         milliseconds=round(section.timeout * 1000),
     )
     files = {program_source(name): source.encode()}
-    for path in sim.PROGRAM_SOURCES:
-        files[PurePosixPath(path).name] = (sim.source_directory() / path).read_bytes()
-    for path in sim.PROGRAM_HEADERS:
-        header = f"umakit/{PurePosixPath(path).name}"
-        files[header] = (sim.source_directory() / path).read_bytes()
+    for prefix, paths in (("", sim.PROGRAM_SOURCES), ("umakit/", sim.PROGRAM_HEADERS)):
+        for path in paths:
+            content = (sim.source_directory() / path).read_bytes()
+            files[f"{prefix}{PurePosixPath(path).name}"] = content
     return files
 
 

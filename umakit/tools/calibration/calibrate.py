@@ -224,8 +224,7 @@ class _Measuring:
                 f"{len(found.failures)} layers did not run and are left out; the first: "
                 f"{found.failures[0]}"
             )
-        for reason, count in found.mismatches.items():
-            notes.append(f"{count} layers are left out: {reason}")
+        notes += [f"{n} layers are left out: {why}" for why, n in found.mismatches.items()]
         if self.planner.has_own_predictions:
             notes.append(
                 f"{type(self.planner).__name__} predicts in a way of its own, which may not use "

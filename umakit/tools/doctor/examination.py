@@ -338,9 +338,7 @@ def mend_of_loading(error: UmakitError, folder: Path) -> str:
         return f"the phases are {', '.join(phase.name for phase in PassPhase)}"
     if re.search(r"^syntax error", error.what):
         return "correct this line, or the one above it"
-    if "reads accel.toml" in _hint_of_memories(cause, folder):
-        return _hint_of_memories(cause, folder)
-    return "correct the line that is named"
+    return _hint_of_memories(cause, folder) or "correct the line that is named"
 
 
 def _hint_of_memories(cause: BaseException | None, folder: Path) -> str:

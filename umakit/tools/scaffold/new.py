@@ -210,10 +210,8 @@ def new_backend(
         write_new_folder(target, files)
     except OutputError as error:
         raise ScaffoldError(error.what, where=error.where, fix=error.fix) from None
-    written = tuple(sorted(files))
-    if answers is None:
-        return NewBackend(name, target, written)
-    return NewBackend(name, target, written, answers.kind, answers.flags)
+    of_kind = () if answers is None else (answers.kind, answers.flags)
+    return NewBackend(name, target, tuple(sorted(files)), *of_kind)
 
 
 HEIGHT, WIDTH, CHANNELS = 12, 10, 8
