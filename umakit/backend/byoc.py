@@ -36,11 +36,7 @@ _numbers = itertools.count()
 
 
 def register_backend(backend: Backend) -> None:
-    """Register a backend's patterns and codegen with TVM.
-
-    `get_patterns_with_prefix(target_name)` returns the patterns. The first registered pattern has
-    the highest priority.
-    """
+    """Register a backend's codegen with TVM, and its patterns, of which the first has priority."""
     # TVM gives the last pattern of its list priority, UMA the first pattern.
     tvm_api.register_patterns(
         [

@@ -87,14 +87,8 @@ def check_distinct(*outputs: Path | None) -> None:
 def check_file(
     output: Path, kind: FileKind, inputs: Iterable[Path] = (), *, force: bool = False
 ) -> None:
-    """Refuse an output file that umakit must not write.
-
-    Args:
-        inputs: files and folders that the same command reads; a folder stands for all its files.
-
-    Raises:
-        OutputError: the output is an input, a folder, a device, or a file of another program.
-    """
+    """Refuse an output file that umakit must not write; an input folder stands for all its
+    files."""
     _refuse_inputs(output, inputs, is_folder=False)
     found = status_of(output)
     if found is None:
@@ -115,14 +109,8 @@ def check_folder(
     force: bool = False,
     files: Mapping[str, bytes] | None = None,
 ) -> frozenset[str]:
-    """Refuse an output folder that umakit must not write.
-
-    Args:
-        files: new contents by path; None if not known yet.
-
-    Returns:
-        Paths of the files in the folder that will be replaced or removed.
-    """
+    """Refuse an output folder that umakit must not write; return its files that will be
+    replaced."""
     _refuse_inputs(output, inputs, is_folder=True)
     if output.is_symlink():
         raise OutputError("exists and is not a folder", where=str(output))
@@ -275,11 +263,7 @@ def _known_status(path: Path) -> os.stat_result | None:
 
 
 def status_of(path: Path, *, follow: bool = True) -> os.stat_result | None:
-    """Return the `stat` result of a path; None if nothing exists there.
-
-    Raises:
-        OutputError: the path is a loop of links, or in a folder without permission.
-    """
+    """Return the `stat` result of a path; None if nothing is there."""
     try:
         return path.stat(follow_symlinks=follow)
     except (FileNotFoundError, NotADirectoryError):

@@ -198,12 +198,7 @@ class Watch:
             self._thread.join()
 
     def check(self, what: str, where: str) -> None:
-        """Raise the error of a process that exceeded a limit; return otherwise.
-
-        Raises:
-            TimeLimitError: the process exceeded the limit of processor time.
-            HangsError: the process exceeded the idle limit.
-        """
+        """Raise the TimeLimitError or HangsError of a process that exceeded a limit."""
         limits = self._limits
         if self.is_late:
             sentence = f"{what} {TIME_LIMIT} {limits.processor:g} s of processor time"
@@ -261,16 +256,8 @@ def started(
     limits: Limits = NO_LIMITS,
     **streams: Any,
 ) -> Iterator[tuple[subprocess.Popen[Any], Watch]]:
-    """Start a program. When the block is left, end the program and all processes it started.
-
-    The program also ends if this process is killed.
-
-    Args:
-        limits: time limits; `Watch.check` raises an error if one was exceeded.
-
-    Yields:
-        The process, in a session of its own, and its watch.
-    """
+    """Start a program in a session that ends with the block or this process; yield it and its
+    watch."""
     with contextlib.ExitStack() as stack:
         try:
             process = stack.enter_context(
@@ -309,7 +296,6 @@ def _guarded(group: int) -> Iterator[None]:
 
 
 def end_session(session: int) -> None:
-    """End all processes of a session."""
     for _ in range(ENDING_LOOKS):
         processes = usage_of(session).processes
         with contextlib.suppress(OSError):
@@ -331,13 +317,7 @@ def run_limited(
     what: str = "the program",
     where: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program as `subprocess.run` does, and end the processes that it leaves running.
-
-    Raises:
-        BuildError: the program cannot be started.
-        TimeLimitError: the program exceeded the limit of processor time.
-        HangsError: the program exceeded the idle limit.
-    """
+    """Run a program like `subprocess.run`, within limits, and end the processes that it leaves."""
     # Files, not pipes: surviving child processes would keep a pipe open.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
         with started(

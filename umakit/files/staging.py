@@ -71,15 +71,7 @@ def write_file(
     *,
     force: bool = False,
 ) -> None:
-    """Write a file.
-
-    Args:
-        content: content, or a function that computes the content from the existing file under the
-            lock.
-
-    Raises:
-        OutputError: the file must not or cannot be written; the old file is kept.
-    """
+    """Write a file; a function computes the content from the existing file under the lock."""
     with _staged_for(destination) as (place, staged):
         if isinstance(content, bytes):
             staged.write_bytes(content)
@@ -109,11 +101,7 @@ def write_chunks(
 
 
 def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write a folder at a path where nothing exists.
-
-    Raises:
-        OutputError: the path exists, or cannot be written.
-    """
+    """Write a folder where nothing exists; raise OutputError otherwise."""
     with _staged_for(destination) as (place, staged):
         _write_files(staged, {path: as_bytes(text) for path, text in files.items()})
         with _locked(place.parent):
@@ -196,12 +184,7 @@ def _write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _put_folder(staged: Path, place: Path, old: Path, owned: Collection[str]) -> None:
-    """Replace a folder by a staged one, and carry over files that umakit did not write.
-
-    Args:
-        old: path to which the replaced folder is moved until it is deleted.
-        owned: paths in the replaced folder that umakit wrote, and that are deleted.
-    """
+    """Replace a folder by a staged one; files that are not `owned` are carried over from `old`."""
     if not place.exists():
         staged.rename(place)
         return
@@ -328,7 +311,6 @@ class DifferenceFolder:
 
     @property
     def inputs(self) -> list[Path]:
-        """All files and folders that the command reads."""
         return [*self.read, *([] if self.given is None else [self.given])]
 
     def is_given(self, path: Path) -> bool:

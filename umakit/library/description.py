@@ -260,7 +260,6 @@ def _parts(program: Program, call: KernelCall) -> dict[str, int]:
 
 
 def program_identities(program: Program, report: OffloadReport) -> list[LayerIdentity]:
-    """Return the identity of each step of a program in terms of the model."""
     named = (_named_layer(call, report) for call in program.calls)
     return layer_identities(named, program.sources)
 

@@ -35,12 +35,9 @@ def driver_notices(
     libraries: Collection[str] = (),
     suffixes: Collection[str] = (),
 ) -> list[str]:
-    """Return one sentence for each header and each driver that users have to add to a library.
+    """Return a sentence for each header and driver that users have to add to a library.
 
-    Args:
-        sources: C files of the export without libraries of C functions, by path below
-            `codegen/host`.
-        libraries: paths of files of libraries, also relative to their include folders.
+    `sources` are C files by path below `codegen/host`, `libraries` paths of files of libraries.
     """
     of_libraries = set(libraries)
     prefix = interface_prefix(program.name)

@@ -110,12 +110,7 @@ def write_library(
     destination: Destination,
     weights: str = "c",
 ) -> Library:
-    """Write a library atomically.
-
-    Args:
-        networks: the network; for a library for several CPUs, the network for each CPU in the order
-            of the compiler's choice, with common pools.
-    """
+    """Write a library atomically, of one network, or of the network for each CPU in order."""
     destination.check()
     last, where = networks[-1], str(destination.path)
     program = last.program

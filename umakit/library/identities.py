@@ -75,7 +75,6 @@ class CpuStep:
 
 
 def cpu_steps(description: Mapping[str, Any]) -> list[CpuStep]:
-    """Return the steps on the CPU in the order of execution."""
     rows = description["operators"]
     found = []
     for layer, identity in zip(description["layers"], identities_of(description), strict=True):

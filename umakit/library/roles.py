@@ -33,12 +33,7 @@ def find_roles(
     compiled: Mapping[str, Sequence[str]],
     libraries: Mapping[str, KernelLibrary],
 ) -> Sources:
-    """Determine the roles of the files of an export.
-
-    Args:
-        drivers: exported paths of the sources of each driver, and of the headers of driver and
-            device, by backend.
-    """
+    """Determine the roles of an export's files; `drivers` has sources and headers by backend."""
     start = f"{SOURCE_FOLDER}/"
     names = {path.removeprefix(start) for path in files if path.startswith(start)}
     sources = Sources(

@@ -113,12 +113,8 @@ def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
 
 
 def read_tar(data: bytes, where: str) -> dict[str, bytes]:
-    """Return the files of a tar file by path, without writing anything.
-
-    Raises:
-        LibraryError: the data is not a tar file, is truncated, or contains anything but regular
-            files and folders with paths below its root.
-    """
+    """Return the files of a tar file by path; raise LibraryError unless all are plain and below
+    it."""
     files: dict[str, bytes] = {}
     spellings: dict[str, str] = {}
     stream = io.BytesIO(data)

@@ -81,7 +81,6 @@ def _by_time(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
 
 
 def greedy_by_size(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """Place pieces in order of decreasing size."""
     return place(_by_size(lifetimes))
 
 

@@ -79,11 +79,7 @@ class MemoryPool:
 
 
 def parse_pool(text: str) -> MemoryPool:
-    """Parse a pool from `NAME[=SIZE[K|M]][,align=BYTES]`.
-
-    Raises:
-        MemoryPlanError: the text has another form, or the alignment is not a power of two.
-    """
+    """Parse `NAME[=SIZE[K|M]][,align=BYTES]`; raise MemoryPlanError for another form."""
     match = _SYNTAX.fullmatch(text.strip())
     if match is None:
         raise MemoryPlanError(
@@ -168,12 +164,9 @@ def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:
 def requested_pools(
     requested: Iterable[MemoryPool], backends: Sequence[Backend], used: Sequence[Backend]
 ) -> list[MemoryPool]:
-    """Return the pools of the board under their names in a build.
+    """Return the pools of the board for used backends, under their names in the build.
 
-    Args:
-        requested: pools under the user's names. `TARGET_NAME` is an accelerator's scratchpad whose
-            name another accelerator shares, used or not.
-        used: backends of the build; requests for other backends are dropped.
+    `TARGET_NAME` is an accelerator's scratchpad whose name another accelerator shares, used or not.
     """
     owners = {other: place for place, other in scratchpad_names(backends).items()}
     targets, others = {each.target_name for each in used}, scratchpad_names(used)

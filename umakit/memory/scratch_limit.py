@@ -20,11 +20,9 @@ from umakit.program.program import KernelCall, Program, Role, tensor_lifetimes
 def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
     """Return the largest allowed arena in bytes of an export for a specific CPU.
 
-    Copies to another layout are not scratch, so only a limit of 0 forbids such copies.
-
-    Args:
-        percent: percent above the larger live-set bound of `generic` and of `program` without
-            scratch, at least `SMALL_SCRATCH` bytes; 0 allows only the arena of `generic`.
+    `percent` is above the larger live-set bound of `generic` and of `program` without scratch, at
+    least `SMALL_SCRATCH` bytes; 0 allows only the arena of `generic`, without copies to another
+    layout.
     """
     if percent == 0:
         return generic.arena_size
@@ -43,12 +41,8 @@ def within_limit(
 ) -> tuple[PlannedProgram, ScratchUse]:
     """Return a network for a CPU with an arena within the limit.
 
-    First the layers above the limit take generic kernels. If this is not enough, the network also
-    keeps its layout, which avoids layout copies. The last resort is the generic network.
-
-    Args:
-        plan: plans the network for the CPU, given the rows of the offload report with generic
-            kernels and whether to keep the layout.
+    First the layers above the limit take generic kernels, whose rows `plan` gets. If this is not
+    enough, the network also keeps its layout. The last resort is the generic network.
     """
     arena = generic.memory.arena_size
     for keeps_layout in (False, True):
@@ -79,13 +73,10 @@ def within_limit(
 def layers_above(
     program: Program, plan: MemoryPlan, most: int, generic_rows: frozenset[int] = frozenset()
 ) -> list[KernelCall]:
-    """Return the CPU layers that should take generic kernels.
+    """Return the CPU layers that should take generic kernels, apart from `generic_rows`.
 
-    These are the layers during which more bytes are alive than the limit. If there are none,
-    fragmentation enlarges the arena, and the function returns the layer with the most scratch.
-
-    Args:
-        generic_rows: rows of the offload report that already have generic kernels.
+    These are the layers during which more bytes are alive than the limit, or, if fragmentation
+    enlarges the arena, the layer with the most scratch.
     """
     candidates = {
         step: call

@@ -312,14 +312,10 @@ def plan_program(
     progress: Progress = lambda stage: None,
     generic: PlannedProgram | None = None,
 ) -> PlannedProgram:
-    """Run the stages `lower`, `program` and `memory`. A CPU-specific arena stays within its limit.
+    """Run the stages `lower`, `program` and `memory`, for a CPU within the limit of the arena.
 
-    Args:
-        generic: the network for any CPU, the reference of the limit; planned here by default.
-
-    Returns:
-        The program with its partitioned network, which differs from `partitioned` if the limit of
-        the arena forbids the layout of the CPU.
+    The reference of the limit is `generic`, planned here by default. The limit may forbid the
+    layout of the CPU: the result has the partitioned network in use.
     """
     cpu = find_cpu(options.cpu)
     records = None if options.records is None else Path(options.records)

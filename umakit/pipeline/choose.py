@@ -266,9 +266,6 @@ def cycles_of_layers(partitioned: Partitioned, stages: Stages) -> Layers:
     """Compile a network and run it once on this machine, with inputs of zeros.
 
     Accelerator cycles come from simulators, or else from cost models. CPU cycles are predicted.
-
-    Raises:
-        UmakitError: the network cannot be compiled.
     """
     with temporary_folder("umakit-choose-") as folder:
         library = stages.export(partitioned, folder / "library")

@@ -26,14 +26,9 @@ Overlap = Literal["free", "always", "never"]
 def overlap_with_cpu(
     program: Program, backends: Mapping[str, Backend], when: Overlap = "free"
 ) -> Program:
-    """Overlap CPU steps with accelerator steps.
+    """Return the same steps, possibly reordered, of which CPU steps overlap with accelerators.
 
-    Args:
-        when: `free` if the lower bound of the memory must not grow, `always` or `never`.
-
-    Returns:
-        The same steps, possibly reordered. Overlapping steps have a `KernelCall.completion` and a
-        kernel that does not wait.
+    Overlapping steps have a `completion`; `free` forbids a larger lower bound of the memory.
     """
     queued = {name for name, backend in backends.items() if backend.completion is not None}
     if when == "never" or not queued or all(call.target in queued for call in program.calls):

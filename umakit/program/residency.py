@@ -57,17 +57,9 @@ class _Candidate:
 
 
 def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits: Fits) -> Program:
-    """Drop the copies of tensors that can stay in a scratchpad between layers.
+    """Drop the copies of tensors that can stay in a scratchpad, those that save most bytes first.
 
-    The tensors that save the most bytes are tried first.
-
-    Args:
-        fits: callback to the later memory stage: whether a program's tensors fit into the
-            scratchpads.
-
-    Returns:
-        The program with fewer copies and its `traffic`, or the unchanged program if no backend
-        registered transfers.
+    `fits` asks the later memory stage whether the scratchpads hold a program's tensors.
     """
     if all(backend.transfers is None for backend in backends.values()):
         return program

@@ -56,14 +56,11 @@ class LayerSymbols:
         self._taken: set[str] = set()
 
     def layer(self, name: str) -> str:
-        """Return a unique name for a layer.
+        """Return a unique name for a layer from its name in the model, whose parts slashes
+        separate.
 
         The name is the whole name if short enough, else the longest fitting part that no other
-        layer has, else the shortest part that no other layer has, abbreviated.
-
-        Args:
-            name: name in the user's model, any text. Slashes separate parts, as in
-                `model/conv2d_1/Relu`.
+        layer has, else the shortest such part, abbreviated.
         """
         chosen = self._chosen(name)
         if chosen[0].isdigit() or OWN_START.match(f"{chosen}_"):

@@ -111,12 +111,10 @@ class Owner:
 
     @classmethod
     def of_cpu(cls, model: Model, cpu: Cpu) -> Owner:
-        """Return the owner of the records of a model's kernels for a CPU."""
         return cls(ModelView(model.name, model.fingerprint), cpu=CpuView.of(cpu))
 
     @classmethod
     def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
-        """Return the owner of the records of a model on a backend."""
         array = array_of(planner.machine)
         figures = planner.machine.figures() if array is None else None
         view = BackendView(backend, planner.driver, hardware=array, machine=figures)

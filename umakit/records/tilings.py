@@ -206,14 +206,9 @@ def add_record(
     instead_of: Record | None = None,
     machine: TileMachine | None = None,
 ) -> Records:
-    """Add a record to a file, under a lock against other processes that add records.
+    """Add a record to a file under a lock against other processes; return the file's records.
 
-    Args:
-        instead_of: the previous record of this layer in the file. Another record of at least the
-            same effort came from another process meanwhile and is kept.
-
-    Returns:
-        The records in the file now.
+    A record of another process in place of `instead_of` stays if its effort covers this record's.
     """
     merged = Records(owner)
 

@@ -49,15 +49,7 @@ def filled(text: str, operands: Mapping[str, str]) -> str:
 
 @cache
 def read_expression(text: str, what: str = "the text") -> CText:
-    """Parse a C expression.
-
-    Args:
-        text: the expression. `(void)` in front of a call marks a call without a result.
-
-    Raises:
-        BackendError: the text is not a single C expression, has a comment or preprocessor
-            directive, or has a `$` without a name.
-    """
+    """Parse a C expression, or raise BackendError; `(void)` marks a call without a result."""
     text = re.sub(r"\s*\n\s*", " ", text).strip()
     stray = next((found for found in NAME.finditer(text) if found[1] is None), None)
     if stray is not None:

@@ -142,7 +142,6 @@ class TemplateCache(jinja2.BytecodeCache):
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write the code of a template atomically."""
         if sys.dont_write_bytecode:
             return
         file = self._file(bucket)

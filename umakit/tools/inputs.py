@@ -92,11 +92,9 @@ def random_inference(model: Model, seed: int) -> dict[str, Array]:
 
 
 def random_inputs(model: Model, seed: int, count: int) -> tuple[dict[str, Array], str]:
-    """Return random inputs of several inferences, and their description.
+    """Return random inputs of inferences from a seed on, and their description.
 
-    Args:
-        seed: seed of the first inference; each further inference has the next seed.
-        count: number of inferences, at least 1; a single one has no leading dimension.
+    A single inference has no leading dimension.
     """
     if count == 1:
         return random_inference(model, seed), f"random, seed {seed}"

@@ -32,7 +32,6 @@ GOLDEN_RATIO = 0.618034
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file without the suffix `.svg` or `.png`."""
     if path.suffix.lower() not in FORMATS:
         raise LibraryError(
             "a memory map is drawn as SVG or PNG", where=str(path), fix="end its name in .svg"

@@ -39,19 +39,8 @@ FORMATS = {
 def package_library(
     library: Path, kind: str, destination: Path | None = None, *, force: bool = False
 ) -> Path:
-    """Write a library in a package format, atomically.
-
-    Args:
-        destination: the file or folder to write; earlier files of umakit are replaced. Default:
-            named after the library, in the working directory.
-
-    Returns:
-        The path of the package.
-
-    Raises:
-        LibraryError: the library is missing or damaged, or the destination must not or cannot be
-            written.
-    """
+    """Write a library in a format of `FORMATS`, by default named after the library; return the
+    path."""
     if kind not in FORMATS:
         raise LibraryError(f"format {kind!r} is none of {', '.join(FORMATS)}")
     form = FORMATS[kind]

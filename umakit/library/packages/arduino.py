@@ -191,7 +191,6 @@ ARDUINO_FOLDER = FolderKind("Arduino library of umakit", f"extras/{NAME}")
 
 
 def check_arduino_name(destination: Path) -> None:
-    """Refuse a destination whose name Arduino does not accept."""
     name = Path(os.path.realpath(destination)).name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise OutputError(

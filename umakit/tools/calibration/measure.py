@@ -134,15 +134,8 @@ def measure(
     found: Measurement,
     tell: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Compile and run layers, and add the measurements.
-
-    Args:
-        tell: called with the number of finished layers after each network.
-
-    Raises:
-        BuildError: a compiler or an emulator is missing.
-        UnansweredError: a function of the backend's own simulator did not return; names the layer.
-    """
+    """Compile and run layers, and add the measurements; `tell` gets the number of finished
+    layers."""
     for batch in _batches(tiles):
         _measure_batch(backend, batch, device, found)
         tell(len(batch))

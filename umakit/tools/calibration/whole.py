@@ -69,7 +69,6 @@ def predictions(
 def predicted_layers(
     planner: TilePlanner, layers: Sequence[MeasuredTiles]
 ) -> tuple[MeasuredLayer, ...]:
-    """Return measured layers with the predictions of a planner."""
     return tuple(
         MeasuredLayer(
             words_of(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles

@@ -122,14 +122,10 @@ def cosim_model(
     progress: Tell = lambda stage: None,
     **given: Any,
 ) -> CosimResult:
-    """Compile a network, and co-simulate the models and the RTL of its accelerators.
+    """Compile a network, and co-simulate its accelerators with a section `[rtl]`.
 
     The driver's register accesses go to both. Read values are compared, and written memory at each
-    completion. The first difference ends the run.
-
-    Args:
-        backends: accelerators in order of priority; those with a section `[rtl]` are compared.
-        given: attributes of `CosimSettings` in place of those of `settings`.
+    completion. The first difference ends the run. `given` replace attributes of `settings`.
     """
     how = replace(settings or CosimSettings(), **given)
     designs = tuple(designs_for(backends, RTL))

@@ -130,12 +130,8 @@ def diff_model(
     progress: Progress = lambda stage: None,
     **given: Any,
 ) -> DiffResult:
-    """Compile a network, run it, and compare every layer with a reference.
-
-    Args:
-        backends: accelerators in order of priority; they are simulated.
-        given: attributes of `DiffSettings` in place of those of `settings`.
-    """
+    """Compile a network, run it, and compare every layer; `given` replace attributes of
+    `settings`."""
     settings = replace(settings or DiffSettings(), **given)
     settings.check()
     comparing = _Comparing(source, backends, settings, progress)

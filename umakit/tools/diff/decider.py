@@ -53,27 +53,17 @@ class Decider(Protocol):
     """A model file that NumPy computes operator by operator."""
 
     def expected(self, tensor: Any, known: Mapping[Any, Array]) -> Expected:
-        """Return the expected values of a tensor according to the file.
-
-        Args:
-            known: values of tensors to start from, including the inputs of the network.
-
-        Raises:
-            NotDecided: an operator before the tensor is unknown to NumPy.
-        """
+        """Return a tensor's values by the file from known ones; raise NotDecided if NumPy
+        cannot."""
 
 
 def decided(
     own: Array, theirs: Array | None, expected: Expected, tolerance: Tolerance
 ) -> tuple[Array, bool, bool]:
-    """Return the correct values of a tensor, and two facts about the runtime's values.
+    """Return the correct values of a tensor, and two facts about the runtime's values `theirs`.
 
-    Args:
-        theirs: values by the runtime from the same inputs; None without a runtime.
-
-    Returns:
-        The values; whether some differ from the runtime's; and whether the runtime is correct too,
-        as both integers next to a tie are.
+    The facts are whether some differ from the runtime's, and whether the runtime is correct too, as
+    both integers next to a tie are.
     """
     is_own = _is_right(own, expected, tolerance)
     nearest = expected.nearest(own.dtype)

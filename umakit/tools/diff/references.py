@@ -105,12 +105,7 @@ class Selection:
 def select_references(
     wanted: str, source: Any, every: EveryValue, notice: list[str], *, own_states: bool = False
 ) -> Selection:
-    """Return the references to compare with besides umakit's CPU kernels.
-
-    Args:
-        notice: list that receives a sentence if the format's runtime cannot be used.
-        own_states: whether inputs have states that no previous inference yielded.
-    """
+    """Return the references besides umakit's CPU kernels; a notice says why the runtime is none."""
     if wanted not in REFERENCES:
         raise InputError(
             f"there is no reference {wanted!r}", fix=f"choose from {', '.join(REFERENCES)}"

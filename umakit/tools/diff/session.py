@@ -158,11 +158,7 @@ class LibraryUnderTest:
         return NO_VALUE if known or moves else UNMATCHED
 
     def run(self, inputs: Mapping[str, Array]) -> Comparison:
-        """Run one inference and compare every layer.
-
-        Raises:
-            DeviceError: a driver returned an error status, or the program crashed; names the layer.
-        """
+        """Run one inference and compare every layer; a DeviceError names the layer."""
         reference = _with_inputs(
             self.reference.run(inputs), self.reference.name, self._inputs, inputs
         )

@@ -46,7 +46,6 @@ class Diagnosis:
 
     @property
     def has_errors(self) -> bool:
-        """Whether a check found a fault that makes a first run fail."""
         return self.count(Status.ERROR) > 0
 
     def as_json(self) -> dict[str, Any]:

@@ -384,7 +384,6 @@ def _configuration_fault(path: Path, error: AcceleratorConfigError) -> Check:
 
 
 def pass_checks(backend: Backend) -> list[Check]:
-    """Check that registered passes are passes."""
     faults = [
         failed(
             PASSES,

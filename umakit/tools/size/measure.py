@@ -126,13 +126,8 @@ def library_size(
     device: Device = HOST,
     cpu: str = "",
 ) -> LibrarySize:
-    """Compile a library for a device and measure its memory.
-
-    Args:
-        command: a compiler and its flags; default: the device's.
-        cpu: target CPU, for a library for several CPUs; default: the first CPU that the device
-            supports.
-    """
+    """Compile a library for a device and measure its memory; the default is the first CPU that
+    fits."""
     description = description_for(library, device, cpu)
     own_flags = cpu_flags(library, device, cpu)
     device = device_for(library, device, cpu)
@@ -452,13 +447,10 @@ def _layer_sizes(
 def compiled_objects(
     files: Sequence[Path], compiled: Collection[ObjectFile], example: Path, target: str
 ) -> dict[str, ObjectFile]:
-    """Return the linked objects, by a name that no source has.
+    """Return the linked objects, in the order of files, by a name that no source has.
 
     Objects are linked whole; of static libraries, only members that define missing symbols. Shared
     libraries belong to the host, not to the program.
-
-    Args:
-        files: objects and libraries, in linking order.
     """
     files = [path for path in files if not is_shared(path.name)]
     if not files:

@@ -279,11 +279,8 @@ ARITHMETIC_OF = (
 def python_text(text: CText, numbers: str) -> str | None:
     """Return a C text as Python; None if it is more than integers, arguments and arithmetic.
 
-    The supported operators have the same precedence in both languages.
-
-    Args:
-        text: the C text; its arguments are at least 0 where it divides or shifts.
-        numbers: Python text of a dictionary with the arguments.
+    The arguments are in a dictionary, and at least 0 where the text divides or shifts. The
+    operators have the same precedence in both languages.
     """
     try:
         tree = ast.parse(SUFFIX.sub(r"\1", text.text.replace("$", "")), mode="eval")

@@ -80,7 +80,6 @@ class _Limits:
 
 
 def layer_values(answers: Answers, name: str) -> dict[str, object]:
-    """Return the values of the templates of a backend of the kind `layer`."""
     functions, roundings = functions_of(answers, name), answers.roundings
     if answers.simulator == "none":
         if answers.registers:
