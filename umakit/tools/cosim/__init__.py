@@ -26,7 +26,6 @@ from umakit.devices.cosimulation import (
 )
 from umakit.devices.designs import Design, designs_for
 from umakit.devices.verilator import is_verilated
-from umakit.devices.waveforms import MOST_WAVE_CYCLES
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
@@ -45,9 +44,15 @@ from umakit.testing.registers.register_check import (
     volatile_of,
 )
 from umakit.text.spelling import closest
-from umakit.tools.cosim.files import WAVE, CosimFiles
 from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
-from umakit.tools.cosim.result import CosimDifference, CosimLayer, CosimResult
+from umakit.tools.cosim.result import (
+    WAVE,
+    CosimDifference,
+    CosimFiles,
+    CosimLayer,
+    CosimResult,
+    wave_cycles,
+)
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
 
 __all__ = [
@@ -58,12 +63,6 @@ __all__ = [
     "CosimSettings",
     "cosim_model",
 ]
-
-WINDOW_CYCLES = 100
-"""Cycles behind a difference that a waveform shows too."""
-
-MOST_WINDOW = 50_000
-"""Maximum length of a waveform in cycles; a longer layer's waveform is its end."""
 
 COMPILING = "compiling the RTL with Verilator, once for each version of its files"
 
@@ -430,33 +429,6 @@ def _begin(result: CosimResult, difference: CosimDifference) -> int:
         return 0
     before = (each for each in result.layers if each.where == difference.backend)
     return sum(each.rtl_cycles or 0 for each in before if each.name != difference.layer)
-
-
-def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
-    """Return the first and the last cycle of the waveform of a difference.
-
-    The waveform of wrong memory ends after the first wrong write, that of a failure at the RTL's
-    failure, and others where the difference was seen. The waveform of a missing interrupt extends
-    to the cycle in which the co-simulation gave up, if near enough, to show where the design hangs.
-
-    Args:
-        begin: cycle in which the layer began.
-
-    Returns:
-        The cycles; None if the design's clock is unknown.
-    """
-    is_failure = facts.get("kind") == "failure"
-    failed = re.search(r"in cycle (\d+)$", facts["sentence"]) if is_failure else None
-    seen = facts["last_cycle"] if failed is None else int(failed[1])
-    if seen is None or facts["first_cycle"] is None:
-        return None
-    last = int(facts.get("written_cycle", seen)) + WINDOW_CYCLES
-    gave_up = facts.get("gave_up_cycle")
-    if gave_up is None:
-        return max(begin, last - MOST_WINDOW), last
-    is_long = int(gave_up) - begin >= MOST_WAVE_CYCLES
-    first = max(begin, int(facts["first_cycle"])) if is_long else begin
-    return first, min(int(gave_up), first + MOST_WAVE_CYCLES - 1)
 
 
 def _wave(session: _Session, difference: CosimDifference, arrays: Mapping[str, Array]) -> bytes:

@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a co-simulation."""
+"""The result of a co-simulation, and the files of a difference."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
+
+from umakit.devices.waveforms import MOST_WAVE_CYCLES
+from umakit.errors import InputError, OutputError
+from umakit.files.npz import npz_bytes
+from umakit.files.outputs import NPZ_RESULTS, WAVEFORM, FileKind, status_of
+from umakit.files.staging import GIVEN, DifferenceFolder
 from umakit.tools.columns import view
 
 
@@ -131,3 +139,71 @@ class CosimResult:
             "model_cycles": sum(layer.model_cycles or 0 for layer in self.layers),
             **view(self, "rtl_cycles seconds equal_accesses cycles_per_second notices"),
         }
+
+
+WINDOW_CYCLES = 100
+"""Cycles behind a difference that a waveform shows too."""
+
+MOST_WINDOW = 50_000
+"""Maximum length of a waveform in cycles; a longer layer's waveform is its end."""
+
+
+def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
+    """Return the first and the last cycle of the waveform of a difference.
+
+    The waveform of wrong memory ends after the first wrong write, that of a failure at the RTL's
+    failure, and others where the difference was seen. The waveform of a missing interrupt extends
+    to the cycle in which the co-simulation gave up, if near enough, to show where the design hangs.
+
+    Args:
+        begin: cycle in which the layer began.
+
+    Returns:
+        The cycles; None if the design's clock is unknown.
+    """
+    is_failure = facts.get("kind") == "failure"
+    failed = re.search(r"in cycle (\d+)$", facts["sentence"]) if is_failure else None
+    seen = facts["last_cycle"] if failed is None else int(failed[1])
+    if seen is None or facts["first_cycle"] is None:
+        return None
+    last = int(facts.get("written_cycle", seen)) + WINDOW_CYCLES
+    gave_up = facts.get("gave_up_cycle")
+    if gave_up is None:
+        return max(begin, last - MOST_WINDOW), last
+    is_long = int(gave_up) - begin >= MOST_WAVE_CYCLES
+    first = max(begin, int(facts["first_cycle"])) if is_long else begin
+    return first, min(int(gave_up), first + MOST_WAVE_CYCLES - 1)
+
+
+WAVE = "difference.fst"
+
+KINDS: Mapping[str, FileKind] = {GIVEN: NPZ_RESULTS, WAVE: WAVEFORM}
+
+
+class CosimFiles(DifferenceFolder):
+    """The files of a difference."""
+
+    def check(self) -> None:
+        """Check that the files can be written, before anything is compiled."""
+        if status_of(self.folder) is not None and not self.folder.is_dir():
+            raise InputError(
+                "exists and is not a folder", where=str(self.folder), fix="choose another --output"
+            )
+        backends = {path.parent for path in self.read if path.name == "accel.toml"}
+        if any(self.folder.exists() and self.folder.samefile(folder) for folder in backends):
+            raise OutputError(
+                "is the folder of a backend", where=str(self.folder), fix="choose another --output"
+            )
+        for name, kind in KINDS.items():
+            self.check_path(self.folder / name, kind)
+
+    def write_inputs(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+        """Write the inputs of an inference, unless they are the given inputs; return their path."""
+        path = self.folder / GIVEN
+        if not self.is_given(path):
+            self.write_path(path, npz_bytes(dict(arrays), NPZ_RESULTS.mark), NPZ_RESULTS)
+        return str(path)
+
+    def write_wave(self, content: bytes) -> str:
+        self.write_path(self.folder / WAVE, content, WAVEFORM)
+        return str(self.folder / WAVE)

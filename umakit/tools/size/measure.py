@@ -19,9 +19,9 @@ from typing import Any
 from umakit.devices import HOST, Device
 from umakit.devices.build import call_compiler, file_argument, library_sources
 from umakit.devices.cpus import cpu_flags, description_for, device_for
-from umakit.devices.libraries import check_machine, driver_libraries, libraries_of, read_file
+from umakit.devices.libraries import driver_libraries, libraries_of
 from umakit.errors import LibraryError
-from umakit.files.compiled_files import ELF, is_compiled, is_shared, members
+from umakit.files.compiled_files import is_compiled
 from umakit.files.staging import temporary_folder
 from umakit.library.cpu_sections import with_suffix
 from umakit.library.identities import identities_of
@@ -37,7 +37,7 @@ from umakit.tools.size.call_graph import (
     Stack,
     worst_case_stack,
 )
-from umakit.tools.size.object_file import ObjectFile, read_content, read_object
+from umakit.tools.size.object_file import ObjectFile, compiled_objects, read_object
 
 OBJECTS = "objects"
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
@@ -442,44 +442,3 @@ def _layer_sizes(
             product.stack(layer["function"]).size if layer["function"] else 0,
             identity,
         )
-
-
-def compiled_objects(
-    files: Sequence[Path], compiled: Collection[ObjectFile], example: Path, target: str
-) -> dict[str, ObjectFile]:
-    """Return the linked objects, in the order of files, by a name that no source has.
-
-    Objects are linked whole; of static libraries, only members that define missing symbols. Shared
-    libraries belong to the host, not to the program.
-    """
-    files = [path for path in files if not is_shared(path.name)]
-    if not files:
-        return {}
-    wanted = read_file(example).machine
-    for path in files:
-        check_machine(path, read_file(path).machine, wanted, target)
-    found: dict[str, ObjectFile] = {}
-    for path in files:
-        if path.suffix == ".o":
-            found[path.name] = read_content(path.read_bytes(), path.name)
-            continue
-        rest = {
-            f"{path.name}/{name}/{number}": data
-            for number, (name, data) in enumerate(members(path.read_bytes(), str(path)))
-            if data.startswith(ELF)
-        }
-        read = {name: read_content(data, name) for name, data in rest.items()}
-        while taken := _next_member(read.values(), [*compiled, *found.values()]):
-            found[taken] = read.pop(taken)
-    return found
-
-
-def _next_member(members_left: Iterable[ObjectFile], linked: Sequence[ObjectFile]) -> str:
-    wanted = {
-        symbol
-        for item in linked
-        for section in item.sections.values()
-        for symbol in section.symbols
-    }
-    wanted -= {symbol for item in linked for symbol in item.exported}
-    return next((item.name for item in members_left if wanted & item.exported.keys()), "")

@@ -7,6 +7,7 @@ Imports neither TVM nor the pipeline.
 from __future__ import annotations
 
 import io
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from umakit.devices.libraries import check_machine, read_file
 from umakit.errors import BuildError
+from umakit.files.compiled_files import ELF, is_shared, members
 
 WRITE, ALLOCATED, EXECUTABLE = 1, 2, 4
 """Bits of the ELF field `sh_flags`."""
@@ -146,3 +149,44 @@ def _references(
             elif number == "SHN_UNDEF" and symbol.name and symbol.name not in LINKER_SYMBOLS:
                 names.add(symbol.name)
     return found
+
+
+def compiled_objects(
+    files: Sequence[Path], compiled: Collection[ObjectFile], example: Path, target: str
+) -> dict[str, ObjectFile]:
+    """Return the linked objects, in the order of files, by a name that no source has.
+
+    Objects are linked whole; of static libraries, only members that define missing symbols. Shared
+    libraries belong to the host, not to the program.
+    """
+    files = [path for path in files if not is_shared(path.name)]
+    if not files:
+        return {}
+    wanted = read_file(example).machine
+    for path in files:
+        check_machine(path, read_file(path).machine, wanted, target)
+    found: dict[str, ObjectFile] = {}
+    for path in files:
+        if path.suffix == ".o":
+            found[path.name] = read_content(path.read_bytes(), path.name)
+            continue
+        rest = {
+            f"{path.name}/{name}/{number}": data
+            for number, (name, data) in enumerate(members(path.read_bytes(), str(path)))
+            if data.startswith(ELF)
+        }
+        read = {name: read_content(data, name) for name, data in rest.items()}
+        while taken := _next_member(read.values(), [*compiled, *found.values()]):
+            found[taken] = read.pop(taken)
+    return found
+
+
+def _next_member(members_left: Iterable[ObjectFile], linked: Sequence[ObjectFile]) -> str:
+    wanted = {
+        symbol
+        for item in linked
+        for section in item.sections.values()
+        for symbol in section.symbols
+    }
+    wanted -= {symbol for item in linked for symbol in item.exported}
+    return next((item.name for item in members_left if wanted & item.exported.keys()), "")
