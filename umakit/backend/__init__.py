@@ -61,28 +61,18 @@ __all__ = [
     "undecided",
 ]
 
+_NAMES = {
+    "umakit.backend.base": "UMABackend undecided",
+    "umakit.backend.registry": "find_backend list_backends load_backend_folder",
+    "umakit.machine.accelerator_config": "AcceleratorConfig AcceleratorSection ArraySection "
+    "DeviceSection DmaSection MemorySection",
+    "umakit.machine.machine_config": "CostSection DriverSection EngineSection MachineSection "
+    "QueueSection",
+    "umakit.machine.simulator_config": "SimulatorSection",
+    "umakit.registration.registered": "BoardNotes DeviceUse PassPhase Pattern",
+    "umakit.registration.target": "OpStrategy create_target target_attributes",
+}
+
 __getattr__ = imported_on_use(
-    __name__,
-    {
-        **dict.fromkeys(
-            ("AcceleratorConfig", "AcceleratorSection", "ArraySection", "DeviceSection",
-             "DmaSection", "MemorySection"),
-            "umakit.machine.accelerator_config",
-        ),
-        **dict.fromkeys(
-            ("CostSection", "DriverSection", "EngineSection", "MachineSection", "QueueSection"),
-            "umakit.machine.machine_config",
-        ),
-        "SimulatorSection": "umakit.machine.simulator_config",
-        **dict.fromkeys(
-            ("BoardNotes", "DeviceUse", "PassPhase", "Pattern"), "umakit.registration.registered"
-        ),
-        **dict.fromkeys(
-            ("OpStrategy", "create_target", "target_attributes"), "umakit.registration.target"
-        ),
-        **dict.fromkeys(("UMABackend", "undecided"), "umakit.backend.base"),
-        **dict.fromkeys(
-            ("find_backend", "list_backends", "load_backend_folder"), "umakit.backend.registry"
-        ),
-    },
-)  # fmt: skip
+    __name__, {name: module for module, names in _NAMES.items() for name in names.split()}
+)

@@ -147,7 +147,7 @@ def partition_network(
     given = replace(options, choose="order")
     if options.records is not None:
         tilings = read_tilings(Path(options.records), model, backends)
-        choices = read_choices(Path(options.records), model, find_cpu(options.cpu))
+        choices = read_choices(Path(options.records), model, cpu)
         given = replace(
             given, records=None, tilings={**options.tilings, **tilings},
             choices={**options.choices, **choices},

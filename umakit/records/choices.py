@@ -53,13 +53,11 @@ def check_choices(
         )
     unknown = [key for key in recorded if key not in choices.made]
     if unknown and not (has_backends and len(unknown) < len(recorded)):
+        rest = "leave the records out if accelerators took its layer, else " if has_backends else ""
         raise RecordsError(
             f"the network has no kernel {unknown[0].text} for {cpu.name}",
             where=short_path(path),
-            fix="leave the records out if accelerators took its layer, else tune with the same "
-            "--input-shapes and --rounding"
-            if has_backends
-            else "tune with the same --input-shapes and --rounding",
+            fix=f"{rest}tune with the same --input-shapes and --rounding",
         )
 
 

@@ -122,14 +122,17 @@ def _random(
     return random.standard_normal(item.shape).astype(dtype)
 
 
+def _names(model: Model) -> dict[Any, str]:
+    """Return the names of inputs by parameter of the module."""
+    parameters = model.module["main"].params
+    return {each: item.name for item, each in zip(model.inputs, parameters, strict=True)}
+
+
 def _quantized_ranges(model: Model) -> dict[str, tuple[float, float]]:
     """Return the real range of each float input that is quantized first."""
-    main = model.module["main"]
-    names = {
-        parameter: item.name for item, parameter in zip(model.inputs, main.params, strict=True)
-    }
+    names = _names(model)
     ranges: dict[str, tuple[float, float]] = {}
-    for binding in tvm_api.bindings_of(main):
+    for binding in tvm_api.bindings_of(model.module["main"]):
         call = binding.value
         if tvm_api.operator_name(call) != "quantize" or call.args[0] not in names:
             continue
@@ -145,13 +148,9 @@ def _quantized_ranges(model: Model) -> dict[str, tuple[float, float]]:
 
 def _indexed_sizes(model: Model) -> dict[str, int]:
     """Return the smallest extent that each integer input indexes, by input name."""
-    main = model.module["main"]
-    sources: dict[Any, frozenset[str]] = {
-        parameter: frozenset({item.name})
-        for item, parameter in zip(model.inputs, main.params, strict=True)
-    }
+    sources = {parameter: frozenset({name}) for parameter, name in _names(model).items()}
     sizes: dict[str, int] = {}
-    for binding in tvm_api.bindings_of(main):
+    for binding in tvm_api.bindings_of(model.module["main"]):
         call = binding.value
         operator = tvm_api.operator_name(call)
         if operator in TAKES_INDICES:
