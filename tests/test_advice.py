@@ -29,7 +29,7 @@ from umakit.errors import BuildError, RegisterMapError
 from umakit.machine.registers.register_map import read_register_map
 from umakit.testing import simulator_program
 from umakit.testing.registers.register_check import configured_values
-from umakit.tools.doctor import Check, Diagnosis, Status, environment, examination, examine_backend
+from umakit.tools.doctor import Check, Diagnosis, Status, environment, examine_backend
 from umakit.tools.doctor.driver import file_checks, stage
 from umakit.tools.doctor.examination import memory_checks
 from umakit.tools.doctor.probes import Probes, start_checks
@@ -59,7 +59,7 @@ def test_what_is_to_be_done_mends_what_is_broken(
     record_property: Callable[[str, object], None],
 ) -> None:  # fmt: skip
     for name, check in CHECKED.items():  # compilers are tried once
-        monkeypatch.setattr(examination, name, check)
+        monkeypatch.setattr(environment, name, check)
     broken = copied(mutation.backend, tmp_path / "broken")
     mutation.apply(broken)
     before = contents(broken)

@@ -22,7 +22,6 @@ from umakit.tools.doctor import (
     Diagnosis,
     Status,
     environment,
-    examination,
     examine_backend,
     examine_machine,
 )
@@ -42,7 +41,7 @@ def compilers_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Compilers are tried by the first diagnosis; all others take its results."""
     for name, check in CHECKED.items():
         if request.node.name != "test_the_machine":
-            monkeypatch.setattr(examination, name, check)
+            monkeypatch.setattr(environment, name, check)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
