@@ -26,17 +26,7 @@ MOST_COPIES = 16
 
 
 def check_sizes(module: tvm_api.IRModule, where: str) -> None:
-    """Refuse a network with a tensor that C cannot address or that exceeds the compiler's memory.
-
-    Args:
-        module: module with a Relax function `main`.
-        where: name of the network in error messages.
-
-    Raises:
-        ModelError: a tensor exceeds `LARGEST_OBJECT` bytes, a tensor computed from constants alone
-            exceeds `LARGEST_CONSTANT`, or all tensors computed from constants together exceed
-            `LARGEST_CONSTANT` plus `MOST_COPIES` times the bytes of the constants.
-    """
+    """Refuse a tensor that C cannot address, and constants that exceed the compiler's memory."""
     main = module["main"]
     varying = set(main.params)
     computed = given = 0
@@ -85,15 +75,7 @@ ELEMENT_TYPES = frozenset(
 
 
 def check_element_types(model: Model, where: str) -> None:
-    """Refuse a network that computes with unsupported element types.
-
-    Args:
-        model: a simplified network.
-        where: file or model name in error messages.
-
-    Raises:
-        ModelError: names the input or node, and the element type.
-    """
+    """Refuse a simplified network that computes with unsupported element types."""
     for kind, tensors in (("input", model.inputs), ("output", model.outputs)):
         for tensor in tensors:
             if tensor.dtype not in ELEMENT_TYPES:
@@ -127,13 +109,6 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
     """Refuse constant indices that are out of range.
 
     Call this before constants are folded: TVM would read outside of the tensor.
-
-    Args:
-        module: a Relax module.
-        where: model name in error messages.
-
-    Raises:
-        ModelError: names operator, node, index and size.
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value

@@ -23,19 +23,7 @@ def import_relax(
     input_shapes: InputShapes,
     where: str = "",
 ) -> Model:
-    """Import a Relax module.
-
-    Args:
-        module: Relax module with a function `main`.
-        name: name of the model in C.
-        parameters: values of parameters of `main` by name.
-        input_shapes: sizes by input name, for symbolic dimensions.
-        where: file name in error messages; default: `name`.
-
-    Raises:
-        ModelError: the module is not well-formed, or lacks `main` or a requested input or
-            parameter.
-    """
+    """Import a Relax module; `where` is the file in messages, the name by default."""
     where = where or name
     if "main" not in [variable.name_hint for variable in module.functions]:
         raise ModelError(
@@ -93,11 +81,7 @@ def _check_inference(module: IRModule, where: str) -> None:
 def _bind_symbolic_dimensions(
     module: IRModule, where: str, input_shapes: InputShapes
 ) -> tuple[Any, list[str]]:
-    """Bind every symbolic dimension of `main`: to the requested size, or to 1 with a notice.
-
-    Raises:
-        ModelError: a requested shape names an unknown input or does not fit.
-    """
+    """Bind every symbolic dimension of `main`: to the requested size, or to 1 with a notice."""
     parameters = list(module["main"].params)
     names = [str(parameter.name) for parameter in parameters]
     for unknown in sorted(set(input_shapes) - set(names)):
@@ -144,13 +128,8 @@ def _bind_symbolic_dimensions(
 
 
 def _name_operators(module: IRModule) -> tuple[IRModule, dict[str, SourceOperator]]:
-    """Name every operator call after its variable for use in reports.
-
-    A number suffix makes duplicate names unique.
-
-    Returns:
-        The module, and the operators of `main` by name, in order.
-    """
+    """Name every operator call after its variable, numbered if taken; return the operators by name
+    too."""
     names: dict[Any, str] = {}
     sources: dict[str, SourceOperator] = {}
     bindings = list(tvm_api.bindings_of(module["main"]))
@@ -171,12 +150,7 @@ def _name_operators(module: IRModule) -> tuple[IRModule, dict[str, SourceOperato
 
 
 def rename_operators(module: IRModule, name_of: Callable[[Any], str]) -> IRModule:
-    """Attach a name to every operator call of `main`, as a source span.
-
-    Args:
-        module: a Relax module.
-        name_of: function from a binding to the node name in reports.
-    """
+    """Attach a name to every operator call of `main`, as a source span."""
 
     @tvm_api.mutator
     class Renamer(tvm_api.PyExprMutator):

@@ -22,14 +22,10 @@ from umakit.tvm_api import BlockBuilder, Call, Expr, IRModule, relax
 def failing_call(
     module: IRModule, run: Callable[[IRModule], object]
 ) -> tuple[Call, tvm_api.Var] | None:
-    """Return the first operator call of `main` for which a pass fails in isolation.
+    """Return the first operator call of `main`, and its variable, for which a pass fails in
+    isolation.
 
-    Args:
-        module: a Relax module.
-        run: pass that failed for the whole module; raises one of `TVM_ERRORS`.
-
-    Returns:
-        The call and its variable, or None if the pass succeeds for every single call.
+    None if the pass succeeds for every single call.
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
@@ -83,11 +79,7 @@ SCATTER, TAKE = "relax.scatter_elements", "relax.take"
 
 
 def simplify(module: IRModule, where: str) -> IRModule:
-    """Clean up a module for later stages, without changing the meaning of results.
-
-    Raises:
-        ModelError: an operator has no meaning for inference, or TVM cannot simplify the network.
-    """
+    """Clean up a module for later stages, without changing the meaning of results."""
     _refuse_zero_divisors(module, where)
     transform = tvm_api.relax_transform
     decomposing = [
@@ -224,15 +216,7 @@ SIZES = ("shape_to_tensor", "take", "astype")
 
 
 def fold_with_numpy(module: IRModule, where: str) -> IRModule:
-    """Fold batch normalizations, sizes and shapes of constants in `main` with NumPy.
-
-    Args:
-        module: a Relax module.
-        where: name of the model in error messages.
-
-    Raises:
-        ModelError: a batch normalization is in training mode.
-    """
+    """Fold batch normalizations, sizes and shapes of constants in `main` with NumPy."""
     main = module["main"]
     folder = _Folder(module, _use_counts(main), where)
     folder.builder_.update_func(module.get_global_var("main"), folder.visit_expr(main))
@@ -240,10 +224,7 @@ def fold_with_numpy(module: IRModule, where: str) -> IRModule:
 
 
 def fold_shapes_with_numpy(module: IRModule, where: str) -> IRModule:
-    """Fold shape operators on constants of `main`, if there are any.
-
-    Args and raises: see `fold_with_numpy`.
-    """
+    """Fold shape operators on constants of `main`, if there are any."""
     values = [binding.value for binding in tvm_api.bindings_of(module["main"])]
     if any(
         tvm_api.operator_name(value) in SHAPES and isinstance(value.args[0], tvm_api.GenericConst)

@@ -129,8 +129,7 @@ BY_ORDER = "by order"
 def by_order(taken: Mapping[str, Iterable[int]]) -> dict[int, Decision]:
     """Return the decisions without costs, by row that several accelerators could take.
 
-    Args:
-        taken: rows of the offload report that each accelerator would take alone, in order.
+    `taken` has the rows that each accelerator would take alone, in order of priority.
     """
     takers: dict[int, list[str]] = {}
     for target, rows in taken.items():
@@ -146,9 +145,7 @@ def by_order(taken: Mapping[str, Iterable[int]]) -> dict[int, Decision]:
 def by_cycles(costs: LayerCosts, order: Sequence[str]) -> dict[Key, Decision]:
     """Return the decision on each operator that several accelerators, or the CPU, could take.
 
-    Args:
-        costs: known costs of the layers.
-        order: accelerators in order of priority, for layers of equal cost; the CPU is last.
+    Of equal costs, the first accelerator of `order` wins; the CPU is last.
     """
     decisions: dict[Key, Decision] = {}
     for question in _questions(costs.layers):
@@ -189,11 +186,7 @@ class _Answer:
         return None if cycles is None else cycles + self.left
 
     def time(self, clocks: Mapping[str, float]) -> float | None:
-        """Return the candidate's time plus the CPU time of left operators, in microseconds.
-
-        Args:
-            clocks: clocks in MHz by target.
-        """
+        """Return the candidate's time plus the CPU time of left operators, in microseconds."""
         cycles = self.candidate.cycles
         if cycles is None:
             return None
@@ -205,9 +198,7 @@ def _compared(
 ) -> tuple[list[float | None], str]:
     """Return the compared costs, None for costs that are not compared, and the rule as a clause.
 
-    Args:
-        answers: answers of accelerators, followed by the CPU's if the CPU could take the layer.
-        clocks: clocks in MHz by target.
+    The CPU's answer is the last one, if the CPU could take the layer.
     """
     costs, targets = [each.cost for each in answers], [each.candidate.target for each in answers]
     if targets[-1] != CPU:

@@ -55,23 +55,16 @@ class ConstantRoles:
     roles: Mapping[Key, str] = field(default_factory=dict)
 
     def role(self, rows: Iterable[int], array: npt.NDArray[Any]) -> str:
-        """Return the role of a constant, an identifier such as `weights`, or `UNKNOWN`.
-
-        Args:
-            rows: rows of the offload report of the constant's reader.
-            array: values of the constant.
-        """
+        """Return the role of a constant that operators of some rows read, such as `weights`, or
+        `UNKNOWN`."""
         digest = _digest(array)
         found = (self.roles.get((row, digest)) for row in rows)
         return next((role for role in found if role is not None), UNKNOWN)
 
 
 def constant_roles(main: tvm_api.Function) -> ConstantRoles:
-    """Collect the roles of all constants.
-
-    Args:
-        main: a Relax function before fusion whose calls carry rows of the offload report.
-    """
+    """Collect the roles of all constants before fusion; calls carry their rows of the offload
+    report."""
     roles: dict[Key, str] = {}
     definitions: dict[Any, Any] = {b.var: b.value for b in tvm_api.bindings_of(main)}
     for call in definitions.values():

@@ -46,11 +46,7 @@ class Refusals:
         return False
 
     def take_layouts_off(self, elsewhere: Mapping[int, Sequence[str]]) -> None:
-        """Replace a layout as a reason by the accelerator's reasons in its own layout.
-
-        Args:
-            elsewhere: reasons by row.
-        """
+        """Replace a layout as a reason by the accelerator's reasons in its own layout, by row."""
         for row, found in elsewhere.items():
             own = self.reasons.get(row, [])
             others = [reason for reason in own if not isinstance(reason, OtherLayout)]
@@ -184,12 +180,7 @@ PARTS = ("args", "left", "right", "pattern")
 
 
 def check_own_patterns(backend: Backend) -> None:
-    """Refuse patterns that match no call of a quantized operator.
-
-    Raises:
-        BackendError: a pattern differs from the operator in the number of operands, or has one
-            wildcard for several constants.
-    """
+    """Refuse patterns that match no call of a quantized operator."""
     for pattern in backend.patterns:
         for alternative in pattern.alternatives:
             for call in _calls(alternative):

@@ -75,15 +75,10 @@ def partition(
     """Partition a Relax module for backends; earlier backends have precedence.
 
     Args:
-        module: a Relax module with a function `main`.
-        backends: backends in order of priority.
         keep_layout: whether all regions keep their layout, see `layouts.choose`.
         costs: cycles of layers; a layer that several backends, or the CPU, could take goes to the
             target with the fewest cycles. None for the first backend in order.
         cpu: the CPU of all other operators; None for any.
-
-    Raises:
-        BackendError: a predicate raised an exception or returned neither bool nor str.
     """
     module = _prepare(module, backends)
     keys = operator_keys(module)
@@ -183,15 +178,8 @@ def _decided_by_order(
 def partition_module(
     module: IRModule, backends: Sequence[Backend], parameters: Mapping[str, Any] | None = None
 ) -> IRModule:
-    """Partition a Relax module without a report, only with TVM's own passes.
-
-    Args:
-        module, backends: as in `partition`.
-        parameters: values of the module's parameters by name, bound as constants first.
-
-    Raises:
-        BackendError: as in `partition`.
-    """
+    """Partition a Relax module without a report, only with TVM's own passes; first bind
+    `parameters`."""
     if parameters:
         module = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
     refusals = {backend.target_name: Refusals() for backend in backends}
@@ -378,14 +366,7 @@ NAMES = {
 
 
 def window_attributes(call: Call) -> dict[str, Any]:
-    """Return strides, padding, dilation, groups and layouts of a convolution or pool.
-
-    Args:
-        call: any call.
-
-    Returns:
-        Integers, strings and tuples of integers by name; empty for other operators.
-    """
+    """Return strides, padding, dilation, groups and layouts of a convolution or pool by name."""
     attributes = call.attrs
     if not tvm_api.operator_name(call).startswith("nn.") or not hasattr(attributes, "strides"):
         return {}

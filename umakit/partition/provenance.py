@@ -23,11 +23,9 @@ Key = Any
 
 
 class Provenance:
-    """Rows of the offload report by computation.
+    """Rows of the offload report by computation, from a function before fusion.
 
-    Args:
-        main: a Relax function before fusion.
-        rows_for: (number of the call in `main`, binding) -> the call's rows of the report.
+    `rows_for` returns the rows of a call: (its number in `main`, binding) -> rows.
     """
 
     def __init__(
@@ -56,12 +54,7 @@ class Provenance:
 
 
 def note_rows(module: IRModule, rows: Sequence[Rows]) -> IRModule:
-    """Attach rows to the calls of `main` in order, as source spans, and make names unique.
-
-    Args:
-        module: a Relax module.
-        rows: rows of each call of `main`.
-    """
+    """Attach rows to the calls of `main` in order, as source spans, and make names unique."""
     left = iter(enumerate(rows))
 
     @tvm_api.mutator

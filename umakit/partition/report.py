@@ -108,11 +108,7 @@ class UnusedBackend:
 
 
 def check_offload(unused: Sequence[UnusedBackend], has_backends: bool) -> None:
-    """Refuse a network without operators on one of its accelerators.
-
-    Raises:
-        OffloadError: nothing runs on an accelerator, or there is no accelerator.
-    """
+    """Refuse a network without operators on one of its accelerators."""
     if not has_backends:
         raise OffloadError(
             f"{NOTHING_RUNS}an accelerator, because the network was compiled for none",
@@ -129,13 +125,7 @@ MOST_REASONS = 2
 def unused_backend(
     backend: str, placements: Sequence[OperatorPlacement], reasons: Sequence[str]
 ) -> UnusedBackend:
-    """Return an accelerator without operators, with the most frequent reasons.
-
-    Args:
-        backend: target name of the accelerator.
-        placements: the operators of the network.
-        reasons: reason of each operator.
-    """
+    """Return an accelerator without operators, with the most frequent reasons."""
     every = list(zip(placements, reasons, strict=True))
     working = [
         (row, reason)

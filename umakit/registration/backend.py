@@ -365,11 +365,7 @@ class Backend(ABC):
 
 
 def check_pattern(name: object, pattern: object) -> None:
-    """Refuse a pattern of another type than TVM's, or a name that is no text.
-
-    Raises:
-        BackendError: an argument has another type; names the argument.
-    """
+    """Refuse a pattern of another type than TVM's, or a name that is no text."""
     if not isinstance(name, str):
         raise BackendError(
             f"the name of a pattern is {name!r}, which is no text",
@@ -386,11 +382,7 @@ def check_pattern(name: object, pattern: object) -> None:
 
 
 def check_driver_names(sources: Sequence[str], headers: Sequence[str]) -> None:
-    """Refuse a driver with exchanged sources and headers.
-
-    Raises:
-        BackendError: sources are headers; names them.
-    """
+    """Refuse a driver with exchanged sources and headers."""
     suffixes = [PurePath(name).suffix for name in sources]
     others = [PurePath(name).suffix for name in headers]
     in_c = (*C_SUFFIXES, *CXX_SUFFIXES)

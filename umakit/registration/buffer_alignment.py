@@ -53,11 +53,7 @@ _LONGEST = 500
 
 
 def check_buffer_alignment(backend: Backend) -> None:
-    """Compare the required alignment of a backend's map, simulator and design with the buffers'.
-
-    Raises:
-        BackendError: one of them requires more; the subclass tells whose file it is.
-    """
+    """Compare the required alignment of a backend's map, simulator and design with the buffers'."""
     path = backend.folder / MAP_FILE
     if path.is_file():
         try:
@@ -93,11 +89,7 @@ def buffer_alignment(backend: Backend) -> int:
 
 
 def check_map_alignment(registers: RegisterMap, backend: Backend, path: Path) -> None:
-    """Compare `multiple_of` of a register map's buffer addresses with the buffers' alignment.
-
-    Raises:
-        RegisterMapError: the map requires more.
-    """
+    """Compare `multiple_of` of a register map's buffer addresses with the buffers' alignment."""
     needed, given = registers.buffer_alignment, backend.configuration.dma.alignment
     if needed > given:
         (word, *_) = (each for each in registers.buffers() if each.multiple_of == needed)

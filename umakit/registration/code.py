@@ -47,22 +47,13 @@ def last_raised() -> BaseException | None:
 
 
 def raised(error: BaseException, backend: Backend | None) -> str:
-    """Describe an exception: type, quoted text, and the line of the backend that raised it.
-
-    Args:
-        error: exception from the backend's code.
-        backend: the backend; None for other code.
-    """
+    """Describe an exception: type, quoted text, and the line of the backend's code that raised
+    it."""
     return _described(error, None if backend is None else _place(error, str(backend.folder)))
 
 
 def raised_in(error: BaseException, folders: Iterable[Path]) -> str:
-    """Describe an exception that came through code in some folders; empty for other exceptions.
-
-    Args:
-        error: exception without a description so far.
-        folders: folders of loaded backends.
-    """
+    """Describe an exception that came through code in some folders; empty for other exceptions."""
     places = (_place(error, str(folder)) for folder in folders)
     place = next((each for each in places if each), None)
     return _described(error, place) if place else ""
@@ -78,11 +69,7 @@ def _described(error: BaseException, place: str | None) -> str:
 
 
 def included_text(backend: Backend, includes: Callable[[], str]) -> str:
-    """Return the text that a backend adds to the top of generated C files.
-
-    Raises:
-        BackendError: the backend's function raised an exception or did not return a string.
-    """
+    """Return the text that a backend adds to the top of generated C files, after a check."""
     text: object = called(backend, "includes", includes)
     return _checked(backend, "includes", text)
 
@@ -90,11 +77,7 @@ def included_text(backend: Backend, includes: Callable[[], str]) -> str:
 def called_board_notes(
     backend: Backend, hook: Callable[[DeviceUse], BoardNotes], use: DeviceUse
 ) -> BoardNotes:
-    """Return a backend's notes on its device on a board.
-
-    Raises:
-        BackendError: the backend's function raised an exception or returned another type.
-    """
+    """Return a backend's notes on its device on a board."""
     from umakit.registration.registered import BoardNotes  # imports TVM
 
     notes: object = called(backend, "board_notes", lambda: hook(use))
@@ -107,11 +90,8 @@ def called_board_notes(
 
 
 def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:
-    """Return a backend's hook for external calls, with checks of its exceptions and results.
-
-    Returns:
-        A function of the registered signature that raises BackendError; None without a hook.
-    """
+    """Return a backend's hook for external calls, with checks of exceptions and results; None
+    without."""
     hook = backend.codegen.replace_call_extern if backend else None
     if backend is None or hook is None:
         return None
@@ -133,16 +113,7 @@ def _checked(backend: Backend, what: str, text: object) -> str:
 
 
 def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
-    """Call a function of a backend and return its result.
-
-    Args:
-        backend: the backend, for messages.
-        what: name of the hook, such as `replace_call_extern`.
-        function: the function to call.
-
-    Raises:
-        BackendError: the function raised an exception.
-    """
+    """Call a hook of a backend and return its result; any exception becomes a BackendError."""
     try:
         return function()
     except UmakitError:
@@ -154,19 +125,8 @@ def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
 
 
 def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> bool | str:
-    """Return the answer of a pattern's predicate to a layer.
-
-    Args:
-        backend: the backend.
-        pattern: a pattern of the backend.
-        ask: calls the predicate.
-
-    Returns:
-        True accepts; False or a sentence refuses.
-
-    Raises:
-        BackendError: the predicate raised an exception, or returned neither a bool nor a text.
-    """
+    """Return the answer of a pattern's predicate to a layer: True accepts; False or a sentence
+    refuses."""
     what = f"predicate of pattern {pattern.name!r}"
     try:
         answer = called(backend, what, ask)
@@ -250,11 +210,7 @@ KIND = re.compile(r"^(?:\w+Error|\w+\.\w+Error): ")
 
 
 def plain_tvm_text(text: str) -> str:
-    """Return the sentence in an exception's text, possibly from TVM, on one line.
-
-    Args:
-        text: text of the exception.
-    """
+    """Return the sentence in an exception's text, possibly from TVM, on one line."""
     program, _, message = text.rpartition(MESSAGE)
     lines = [line.strip() for line in message.splitlines()]
     lines = [line for line in lines if line and not line.startswith("note: run with `TVM_")]
@@ -368,11 +324,8 @@ def _parameters(function: str, frame: FrameType | None) -> list[str]:
 
 
 def texts_in(folder: Path) -> Mapping[str, str]:
-    """Return the places of texts in the Python files of a folder.
-
-    Returns:
-        File and line, `passes.py:12`, of the first string constant, by its text.
-    """
+    """Return file and line, `passes.py:12`, of the first of equal texts in a folder's Python
+    files."""
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.py")):
         nodes = list(_nodes(path))

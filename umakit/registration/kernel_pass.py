@@ -88,15 +88,7 @@ int main(int argc, char **argv)
 
 
 def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) -> int:
-    """Return the bytes of scratch of a layer, the maximum over all cores.
-
-    Args:
-        kernel: a kernel with scratch.
-
-    Raises:
-        BackendError: the library's functions cannot be built or called, or the size is negative
-            or too large; with file and line of the registration.
-    """
+    """Return the bytes of scratch of a layer, the maximum over all cores."""
     what = f"the scratch of pattern {kernel.pattern}"
     if not isinstance(kernel.scratch, CText):
         own = kernel.scratch
@@ -120,11 +112,7 @@ def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) 
 
 
 def _check_defined(size: CText, backend: Backend, what: str, place: str) -> None:
-    """Refuse the text of a size that calls a function missing in the library.
-
-    Raises:
-        BackendError: the function is missing; names it and a similar function.
-    """
+    """Refuse the text of a size that calls a function missing in the library."""
     known = known_functions(backend)
     if not size.function or known is None or not known.is_whole or size.function in known.functions:
         return
@@ -241,13 +229,8 @@ _known: WeakKeyDictionary[Backend, dict[frozenset[str], list[HostSources]]] = We
 
 
 def host_sources(backend: Backend, identifiers: Collection[str]) -> list[HostSources]:
-    """Return the files of a backend, once without a core and once for each core.
-
-    The files are cached by backend, because every layer of a kernel needs them.
-
-    Args:
-        identifiers: used C identifiers.
-    """
+    """Return the files of a backend, once without a core and once for each core, cached by
+    backend."""
     known, names = _known.setdefault(backend, {}), frozenset(identifiers)
     if names not in known:
         known[names] = list(_host_sources(backend, names))

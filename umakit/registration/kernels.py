@@ -49,17 +49,7 @@ class RegisteredKernel:
 
 
 def read_kernel(pattern: object, call: object, scratch: object) -> RegisteredKernel:
-    """Check a kernel that a backend registers.
-
-    Args:
-        pattern: a pattern of `umakit.patterns`.
-        call: C text of the call.
-        scratch: as in `Scratch`.
-
-    Raises:
-        BackendError: an argument is of another type, the text is not C, or a name is unknown or
-            missing; with file and line.
-    """
+    """Check a kernel that a backend registers."""
     place = _place()
     try:
         if not isinstance(pattern, OperatorPattern):
@@ -145,12 +135,7 @@ ScratchBytes = Callable[[RegisteredKernel, Composite], int]
 def kernel_calls(
     kernels: Mapping[str, RegisteredKernel], scratch_bytes: ScratchBytes
 ) -> tvm_api.Pass:
-    """Return a TIR pass that turns composites into the calls of registered kernels.
-
-    Args:
-        kernels: kernels by name of the pattern; read when the pass runs.
-        scratch_bytes: function for layers of kernels with scratch.
-    """
+    """Return a TIR pass that turns composites into the calls of the kernels registered by then."""
 
     def replace(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
         kernel = kernels.get(tir.composite_name(function).partition(".")[2])

@@ -46,12 +46,7 @@ _REGISTERED: dict[str, _Registered] = {}
 
 
 def check_target_name(name: str) -> None:
-    """Refuse a name that cannot be a target.
-
-    Raises:
-        TargetAttributeError: the name is not a C identifier, or TVM has a target kind or tag of the
-            name.
-    """
+    """Refuse a name that is no C identifier, or that TVM has as a target kind or tag."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
         raise TargetAttributeError(f"target name {name!r} is not a C identifier")
     if name in tvm_api.Target.list_kinds():
@@ -63,12 +58,7 @@ def check_target_name(name: str) -> None:
 def check_attribute(
     target_name: str, name: str, default: object, taken: Mapping[str, AttributeValue]
 ) -> None:
-    """Refuse an attribute that UMA would refuse.
-
-    Raises:
-        TargetAttributeError: the default is None, a float or of another type, or TVM's target kind
-            or an earlier attribute has the name.
-    """
+    """Refuse an attribute that UMA would refuse."""
     where = f"target {target_name!r}"
     if not name.isidentifier():
         raise TargetAttributeError(f"attribute name {name!r} is not an identifier", where=where)
@@ -89,11 +79,7 @@ def check_attribute(
 def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: object) -> bool:
     """Register a target tag with TVM, so that `tvm.target.Target(name)` works.
 
-    Returns:
-        True for a new tag; False if the same backend registered the tag before.
-
-    Raises:
-        TargetAttributeError: another backend owns the name.
+    False if the same backend registered the tag before.
     """
     owner_name = f"{type(owner).__module__}.{type(owner).__qualname__}"
     registered = _REGISTERED.get(name)
@@ -139,12 +125,8 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
 
 
 def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> tvm_api.Target:
-    """Create a target like `create_target`, without registering a name with TVM.
-
-    Args:
-        name: name of the accelerator.
-        attributes: values of all attributes by name.
-    """
+    """Create a target like `create_target`, with all attributes and without registering a name with
+    TVM."""
     return tvm_api.Target({"kind": "c", "keys": _keys(name, attributes)})
 
 
@@ -229,13 +211,7 @@ class OpStrategy:
 def legalization(
     operator: str, registered: RegisteredStrategy, target: tvm_api.Target
 ) -> Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Call]:
-    """Return a `LegalizeOps` rule that lowers an operator by a registered strategy.
-
-    Args:
-        operator: Relax operator name, for messages.
-        registered: the backend's strategy.
-        target: the accelerator's TVM target, for the strategy.
-    """
+    """Return a `LegalizeOps` rule that lowers an operator by a registered strategy."""
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
         strategy = registered.strategy(call.attrs, list(call.args), call.ty, target)
@@ -264,11 +240,7 @@ def legalization(
 
 
 def _check_result(got: tvm_api.Type, wanted: tvm_api.Type, where: str) -> None:
-    """Refuse a compute function with another shape or dtype than the operator's.
-
-    Raises:
-        LoweringError: the shape or dtype differs.
-    """
+    """Refuse a compute function with another shape or dtype than the operator's."""
     fields = zip(tvm_api.tuple_fields(got), tvm_api.tuple_fields(wanted), strict=False)
     for one, other in fields:
         ours = (tvm_api.type_dtype(one), tvm_api.static_type_shape(one))

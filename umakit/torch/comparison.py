@@ -79,15 +79,7 @@ def compare(
     keywords: Mapping[str, Any],
     repeats: int,
 ) -> Comparison:
-    """Compare a network with PyTorch.
-
-    Args:
-        network: the offloaded network.
-        eager: the network without accelerators.
-        parts: region and its input values, by name.
-        arguments, keywords: arguments of a call.
-        repeats: number of timed calls of each network.
-    """
+    """Compare a network with PyTorch: each part, a region with its input values, and the whole."""
 
     def arguments_again() -> tuple[Any, Any]:
         return copied((arguments, dict(keywords)))  # type: ignore[no-any-return]

@@ -87,16 +87,7 @@ class LoadedLibrary:
     """
 
     def __init__(self, library: Path) -> None:
-        """Compile and load a library.
-
-        Args:
-            library: folder or tar file of an exported library.
-
-        Raises:
-            LibraryError: the library is missing or damaged.
-            BuildError: no C compiler was found, compilation failed, or the library is for another
-                CPU.
-        """
+        """Compile and load a folder or tar file."""
         metadata = load_metadata(library)
         self.description: Mapping[str, Any] = description_for(library, HOST)
         self.fingerprint = fingerprint_of(metadata)
@@ -120,19 +111,11 @@ class LoadedLibrary:
         self._accelerators = sorted({each["name"] for each in self.description["backends"]})
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the library, once for each part of a batch.
+        """Run the library, once for each part of a batch, and return a new tensor for each output.
 
         Args:
             tensors: a tensor for each input, states included, with the shape of the input. For a
                 batch, the first extent of every tensor is the same multiple of the input's.
-
-        Returns:
-            A new tensor for each output. The outputs of a batch are concatenated along the first
-            dimension.
-
-        Raises:
-            InputError: a tensor has another device, dtype or shape, or is not contiguous.
-            DeviceError: the run failed; carries the driver's status.
         """
         count = self.check(tensors)
         outputs = [
@@ -145,11 +128,7 @@ class LoadedLibrary:
         return outputs
 
     def check(self, tensors: Sequence[torch.Tensor]) -> int:
-        """Check tensors for the inputs, and return the batch size in inferences.
-
-        Raises:
-            InputError: a tensor has another device, dtype or shape, or is not contiguous.
-        """
+        """Check device, dtype and shape of tensors, and return the batch size in inferences."""
         if len(tensors) != len(self.inputs):
             names = ", ".join(each.name for each in self.inputs)
             raise InputError(

@@ -186,11 +186,6 @@ class LibraryOperator:
     """
 
     def __init__(self, library: LoadedLibrary) -> None:
-        """Register the operator of a library.
-
-        Args:
-            library: a library without a registered operator.
-        """
         self.library = library
         network = library.description["interface"].removeprefix("tvmgen_")
         self.name = f"{network}_{library.fingerprint}"
@@ -221,16 +216,7 @@ class LibraryOperator:
 
 
 def operator_of(library: Path) -> LibraryOperator:
-    """Return the operator of an exported library; load the library if needed.
-
-    Args:
-        library: folder or tar file that `uma compile` wrote.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-        BuildError: no C compiler was found, compilation failed, or the library is for another CPU.
-        DeviceError: the driver refused the weights.
-    """
+    """Return the operator of an exported library; load the library if needed."""
     fingerprint = fingerprint_of(load_metadata(library))
     with _LOCK:
         found = _OPERATORS.get(fingerprint)

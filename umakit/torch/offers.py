@@ -85,18 +85,7 @@ def find_offer(
     backends: Sequence[Backend],
     options: ExportOptions,
 ) -> Offer:
-    """Return the offer of accelerators for a network.
-
-    Args:
-        program: the network.
-        module: graph of the network with its tensors; each dequantize has one user.
-        flat: arguments of an inference.
-        backends: accelerators in order of priority.
-        options: options of the compilation.
-
-    Raises:
-        UmakitError: a backend failed, or the program cannot be read.
-    """
+    """Return the offer of accelerators for a network; each dequantize of `module` has one user."""
     shapes = input_shapes(program, flat)
     try:
         network, partitioned = partition_model(
@@ -252,14 +241,7 @@ def exported(
     keywords: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> torch.export.ExportedProgram:
-    """Export a module as a program without in-place changes.
-
-    Args:
-        module, arguments, keywords, dynamic_shapes: as for `torch.export.export`.
-
-    Raises:
-        ModelError: torch cannot export the module; carries torch's first sentence.
-    """
+    """Export a module as a program without in-place changes."""
     with quiet_torch(), torch.no_grad():
         try:
             program = torch.export.export(
@@ -291,15 +273,8 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 def exported_part(
     region: torch.fx.GraphModule, values: Sequence[Any]
 ) -> tuple[torch.export.ExportedProgram, dict[str, str]]:
-    """Export a part of a program.
-
-    Args:
-        region: the part, without in-place changes.
-        values: input values of the part.
-
-    Returns:
-        The program, and the node names in the part by node name in the program.
-    """
+    """Export a part of a program; return the program, and its node names by name in the part's
+    program."""
     for node in region.graph.nodes:
         node.meta.pop("from_node", None)
     with quiet_torch(), torch.no_grad():
@@ -318,14 +293,9 @@ def region_inputs(region: torch.fx.GraphModule) -> list[str]:
 def values_at(
     module: torch.fx.GraphModule, flat: Sequence[Any], names: Iterable[Sequence[str]]
 ) -> list[list[Any]]:
-    """Run a graph, and return the values of some of its nodes.
+    """Run a graph, and return the values of the named nodes.
 
     The arguments, the graph's tensors and the random numbers drawn later are as before.
-
-    Args:
-        module: a graph with its tensors.
-        flat: arguments of an inference.
-        names: lists of names of nodes.
     """
     wanted = [list(each) for each in names]
     kept: dict[str, Any] = {name: None for each in wanted for name in each}

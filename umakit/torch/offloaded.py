@@ -56,11 +56,7 @@ class Accelerators:
     options: ExportOptions
 
     def backends(self) -> list[Backend]:
-        """Return the backends.
-
-        Raises:
-            BackendError: a backend cannot be found or loaded.
-        """
+        """Return the backends, found or loaded again."""
         return [find_backend(name) for name in self.names]
 
 
@@ -80,11 +76,7 @@ class Region(torch.nn.Module):  # type: ignore[misc]
         self._accelerators = accelerators
 
     def forward(self, *values: Any) -> Any:
-        """Compute the part, after compiling a library for new shapes.
-
-        Raises:
-            UmakitError: compilation or the run failed.
-        """
+        """Compute the part, after compiling a library for new shapes."""
         shapes = shapes_of(values)
         if shapes not in self.libraries:
             self.compile(values)
@@ -97,14 +89,7 @@ class Region(torch.nn.Module):  # type: ignore[misc]
     def compile(self, values: Sequence[Any]) -> OffloadReport | None:
         """Compile the part for the shapes of some values, and return the offload report.
 
-        Args:
-            values: input values of the part.
-
-        Returns:
-            None if the part was compiled for these shapes already.
-
-        Raises:
-            UmakitError: the subclass names the stage that refused.
+        None if the part was compiled for these shapes already.
         """
         shapes = shapes_of(values)
         if any(is_traced(each) for each in values):
@@ -155,14 +140,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
         accelerators: Accelerators,
         offload: Offload,
     ) -> None:
-        """Divide a network.
-
-        Args:
-            program: the network.
-            regions: node names of each part.
-            accelerators: accelerators for the parts.
-            offload: placement of each operator.
-        """
+        """Divide a network; `regions` has the node names of each part."""
         super().__init__()
         self.offload = offload
         self._program, self._accelerators = program, accelerators
@@ -245,11 +223,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
 
 @contextmanager
 def guarded(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Iterator[None]:
-    """Refuse arguments that a network does not accept, with one error.
-
-    Raises:
-        InputError: an argument is a NumPy value, or does not fit the exported network.
-    """
+    """Refuse arguments that a network does not accept, with one error."""
     for leaf in tree_leaves((arguments, dict(keywords))):
         if type(leaf).__module__ == "numpy":
             raise InputError(
@@ -317,14 +291,8 @@ def offloaded_module(
     """Offload the parts of a network that accelerators take.
 
     Args:
-        program: the network, without in-place changes.
         flat: arguments of an inference; parts are compiled for their shapes.
-        accelerators: accelerators for the parts.
-        progress: callback with a description of each stage.
         by_layer: make one part per layer instead of as few parts as possible.
-
-    Raises:
-        UmakitError: the subclass names the stage that refused.
     """
     progress("partitioning")
     module = eager_graph(program)

@@ -95,18 +95,12 @@ def quantized_layers(graph: torch.fx.Graph) -> dict[str, list[Node]]:
 
 
 def clusters(graph: torch.fx.Graph, chosen: Callable[[Node], bool]) -> list[list[Node]]:
-    """Group chosen nodes so that each group can be computed at once.
+    """Group chosen calls so that each group can be computed at once, in execution order.
 
     The level of a node is the number of times that a path from the graph's inputs to the node
     enters or leaves chosen nodes. The chosen nodes of one level form a group. Thus no path leads
     out of a group and back into it. Nodes that depend on weights alone join the first group that
     uses them.
-
-    Args:
-        chosen: whether a call belongs to a group.
-
-    Returns:
-        Groups in execution order, each in the order of the graph.
     """
     inside = {node for node in graph.nodes if node.op == "call_function" and chosen(node)}
     constants = constant_nodes(graph) & inside
@@ -193,11 +187,7 @@ def writes(node: Node) -> bool:
 def extract(
     module: torch.fx.GraphModule, groups: Sequence[Sequence[Node]]
 ) -> tuple[torch.fx.GraphModule, list[torch.fx.GraphModule]]:
-    """Move groups of nodes into separate modules.
-
-    Args:
-        module: a graph and its tensors; stays unchanged.
-        groups: groups of `clusters` for this graph.
+    """Move groups of nodes into separate modules; the module stays unchanged.
 
     Returns:
         A module that calls the regions as `region_0`, `region_1` and so on, and the regions. A
@@ -235,12 +225,8 @@ def extract(
 def with_attributes(
     graph: torch.fx.Graph, module: torch.fx.GraphModule, others: Mapping[str, Any]
 ) -> torch.fx.GraphModule:
-    """Return a graph as a module, with the tensors and modules that it names.
-
-    Args:
-        module: source of the attributes that `others` lacks.
-        others: tensors and modules by name.
-    """
+    """Return a graph as a module, with the tensors and modules it names, from `others` or the
+    module."""
     named = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
     found = {name: attrgetter(name)(module) for name in sorted(named - others.keys())}
     return torch.fx.GraphModule({**found, **others}, graph)

@@ -114,15 +114,7 @@ NOT_TAKEN: Mapping[str, str] = {
 def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
     """Write out the defaults of every node's opset, and apply the refusals of `DECISIONS`.
 
-    TVM's converters use one default for all opsets, which may differ from the default of the
-    schema.
-
-    Args:
-        proto: a checked model; its nodes have names.
-        path: path of the model, for messages.
-
-    Raises:
-        ModelError: names the operator, the node, the attribute and the file.
+    TVM's converters use one default for all opsets, which may differ from the schema's default.
     """
     opset = opset_of(proto)
     for node in all_nodes(proto.graph):

@@ -53,17 +53,7 @@ from umakit.text.names import symbol_part
 
 
 def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import an ONNX file. Weights become constants.
-
-    Args:
-        path: the `.onnx` file.
-        name: name of the model in C; default: the file's stem.
-        input_shapes: sizes by input name, for symbolic dimensions.
-
-    Raises:
-        ModelError: the file is missing or not ONNX, an operator is not supported, or a shape does
-            not fit. The message names operator, node and file.
-    """
+    """Import an ONNX file. Weights become constants; the default name is the file's stem."""
     proto, sources = _load(path)
     write_out_constants(proto, path)
     drop_unread_results(proto.graph, opset_of(proto))
@@ -167,11 +157,7 @@ def _check_by_onnx(proto: onnx.ModelProto) -> None:
 
 
 def name_nodes(proto: onnx.ModelProto) -> dict[str, SourceOperator]:
-    """Give every node a unique name, from operator type and number if necessary.
-
-    Returns:
-        The operators of the file by name, in file order.
-    """
+    """Give every node a unique name, and return the file's operators by name, in file order."""
     nodes = list(all_nodes(proto.graph))
     given = {node.name for node in nodes}
     sources: dict[str, SourceOperator] = {}

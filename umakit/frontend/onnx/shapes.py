@@ -90,11 +90,9 @@ def set_input_shapes(proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> No
 
 
 def inferred_types(proto: onnx.ModelProto) -> tuple[Types, str]:
-    """Return dtype and (if known) shape of every tensor, inferred by the package onnx.
+    """Return the types that the package onnx infers, and its message about a contradiction.
 
-    Returns:
-        Types by tensor name, and the message of the package onnx about a contradiction of the
-        operators' specifications; empty without a contradiction.
+    The message is empty without a contradiction of the operators' specifications.
     """
     fault = ""
     try:
@@ -118,11 +116,7 @@ def inferred_types(proto: onnx.ModelProto) -> tuple[Types, str]:
 
 
 def check_extents(proto: onnx.ModelProto, types: Types, path: Path) -> None:
-    """Refuse results with too many elements before any step allocates them.
-
-    Raises:
-        ModelError: names operator, node and shape.
-    """
+    """Refuse results with too many elements before any step allocates them."""
     for node in proto.graph.node:
         for name in node.output:
             _, shape = types.get(name, ("", None))
@@ -155,12 +149,8 @@ def computed(
 ) -> list[Array] | None:
     """Return the results of a node with constant operands; None for nodes to leave to the importer.
 
-    Args:
-        node: node of the standard domain.
-        operands: values of the inputs; None for omitted inputs.
-        opset: opset of the model.
-        of_sizes: whether an operand derives from a tensor's size. Otherwise only int64 and bool
-            nodes are computed: indices and sizes in the file itself.
+    Unless an operand derives from a tensor's size (`of_sizes`), only int64 and bool nodes are
+    computed: indices and sizes in the file itself.
     """
     given = [operand for operand in operands if operand is not None]
     if node.op_type not in COMPUTED or node.domain not in STANDARD_DOMAINS or not given:

@@ -31,15 +31,7 @@ MAY_BE_EMPTY = ("Resize",)
 
 
 def check_structure(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse missing inputs, unknown element types, and results without a source.
-
-    Args:
-        proto: model with named nodes.
-        path: path of the model in error messages.
-
-    Raises:
-        ModelError: names the node or tensor, and the file.
-    """
+    """Refuse missing inputs, unknown element types, and results without a source."""
     opset, graph = opset_of(proto), proto.graph
     readers: dict[str, onnx.NodeProto] = {}
     for node in all_nodes(graph):
@@ -62,11 +54,7 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def sort_nodes(graph: onnx.GraphProto, path: Path) -> None:
-    """Sort nodes topologically, if they are not.
-
-    Raises:
-        ModelError: nodes form a cycle. The message names them.
-    """
+    """Sort nodes topologically, if they are not."""
     writers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     read: dict[int, set[int]] = {}
     for place, node in enumerate(graph.node):
@@ -104,11 +92,7 @@ def drop_unread_results(graph: onnx.GraphProto, opset: int) -> None:
 
 
 def write_out_constants(proto: onnx.ModelProto, path: Path) -> None:
-    """Rewrite every Constant to the attribute `value`.
-
-    Raises:
-        ModelError: a constant is text or has no value.
-    """
+    """Rewrite every Constant to the attribute `value`."""
     for node in all_nodes(proto.graph):
         if node.op_type != "Constant" or node.domain not in STANDARD_DOMAINS:
             continue

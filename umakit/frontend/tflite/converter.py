@@ -43,24 +43,14 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         self.values: dict[int, Expr] = {}
 
     def convert(self, operator: TfliteOperator) -> Expr | list[Expr]:
-        """Return the Relax expression of an operator's result; a list for several results.
-
-        Raises:
-            ModelError: an option is not supported.
-            Exception: any error of TVM's converter.
-        """
+        """Return the Relax expression of an operator's result; a list for several results."""
         value = CONVERSIONS[operator.code].convert(self, operator)
         if isinstance(value, list):
             return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
 
     def imported(self, operator: TfliteOperator, values: Mapping[int, Any] | None = None) -> Expr:
-        """Convert an operator by TVM's own converter.
-
-        Args:
-            operator: the operator.
-            values: expressions that replace some tensors, by tensor number.
-        """
+        """Convert an operator by TVM's own converter; `values` replaces tensors by number."""
         before = dict(self.values)
         self.values.update(values or {})
         try:
@@ -90,11 +80,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return self._graph.tensors[number].shape
 
     def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
-        """Return the values of an input that must be constant.
-
-        Raises:
-            ModelError: the input is computed or omitted.
-        """
+        """Return the values of an input that must be constant."""
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0 or not self._graph.tensors[number].constant:
             raise ModelError(f"its input {position} is not a constant")
@@ -103,26 +89,14 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return values
 
     def integers(self, operator: TfliteOperator, position: int) -> list[int]:
-        """Return the values of a constant integer input, flattened.
-
-        Raises:
-            ModelError: the input is not constant or not integer.
-        """
+        """Return the values of a constant integer input, flattened."""
         values = self.constant(operator, position)
         if values.dtype.kind != "i":
             raise ModelError(f"its input {position} is {values.dtype}, not integer")
         return [int(value) for value in values.reshape(-1)]
 
     def options(self, operator: TfliteOperator, kind: str) -> Any:
-        """Return the operator's options of the given kind.
-
-        Args:
-            operator: the operator.
-            kind: the schema's name, for example `Conv2DOptions`.
-
-        Raises:
-            ModelError: the options are missing or of another kind.
-        """
+        """Return the operator's options of a kind of the schema, for example `Conv2DOptions`."""
         table = operator.table.BuiltinOptions()
         number = getattr(tflite.BuiltinOptions, kind)
         if table is None or operator.table.BuiltinOptionsType() != number:
@@ -194,11 +168,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return wrappers
 
     def dequantize(self, expr: Expr, tensor: Any) -> Expr:
-        """Dequantize a tensor. A 64-bit bias is first converted to 32 bits, TVM's limit.
-
-        Raises:
-            ModelError: the bias needs more than 32 bits.
-        """
+        """Dequantize a tensor. A 64-bit bias is first converted to 32 bits, TVM's limit."""
         values = tvm_api.constant_array(expr)
         if values is not None and values.dtype == np.int64:
             if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
@@ -227,11 +197,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
 
 def _activation_bounds(activation: int) -> tuple[float, float] | None:
-    """Return the bounds of a fused activation; None without bounds.
-
-    Raises:
-        ModelError: kernels do not fuse the activation.
-    """
+    """Return the bounds of a fused activation; None without bounds."""
     if activation not in ACTIVATIONS:
         raise ModelError(f"its fused activation {activation} is not supported")
     return ACTIVATIONS[activation]

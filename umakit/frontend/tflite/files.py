@@ -36,17 +36,8 @@ from umakit.tvm_api import IRModule, relax
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a TensorFlow Lite file. Weights become constants.
-
-    Args:
-        path: the `.tflite` file.
-        name: name of the model in C; default: the file's stem.
-        input_shapes: sizes by input name; they must equal the sizes in the file.
-
-    Raises:
-        ModelError: the file is damaged or holds an unsupported operator. The message names
-            operator, tensor and file.
-    """
+    """Import a TensorFlow Lite file. Weights become constants; the default name is the file's
+    stem."""
     try:
         data = path.read_bytes()
     except OSError as error:

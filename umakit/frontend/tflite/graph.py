@@ -60,15 +60,7 @@ class TfliteGraph:
 
 
 def read_graph(data: bytes, where: str) -> TfliteGraph:
-    """Read and check a TensorFlow Lite file.
-
-    Args:
-        data: the file's bytes.
-        where: file name in error messages.
-
-    Raises:
-        ModelError: the file is truncated, damaged or not a TensorFlow Lite file.
-    """
+    """Read and check a TensorFlow Lite file."""
     if data[4:8] != IDENTIFIER:
         raise ModelError("is not a TensorFlow Lite file: its identifier is not TFL3", where=where)
     try:

@@ -70,11 +70,7 @@ def register_quantized_operators() -> None:
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:
-    """Read an exported program. The module's docstring lists the parts that are not read.
-
-    Raises:
-        ModelError: the file is something else, is damaged, or would have to run code.
-    """
+    """Read an exported program. The module's docstring lists the parts that are not read."""
     members = _check_kind(path)
     import torch
 
@@ -119,11 +115,7 @@ def _check_sizes(infos: list[zipfile.ZipInfo], size: int) -> None:
 
 
 def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Return the members of an exported program.
-
-    Raises:
-        ModelError: names the actual kind of the file.
-    """
+    """Return the members of an exported program."""
     try:
         members = _members(path) if zipfile.is_zipfile(path) else {}
     except DAMAGES:

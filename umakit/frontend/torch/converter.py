@@ -56,12 +56,7 @@ def ends_quantized_layer(node: Node) -> bool:
 
 
 class Converter(Importer):  # type: ignore[misc]
-    """Converter of a static program to a Relax module. Calls carry the names of their nodes.
-
-    Args:
-        program: decomposed program.
-        names: names of the program's nodes.
-    """
+    """Converter of a decomposed program to a Relax module. Calls carry the names of their nodes."""
 
     def __init__(self, program: StaticProgram, names: Names) -> None:
         super().__init__()
@@ -73,12 +68,7 @@ class Converter(Importer):  # type: ignore[misc]
         self.block_builder = tvm_api.BlockBuilder()
 
     def run(self, outputs: int) -> IRModule:
-        """Return the Relax module. `main` returns `outputs` tensors, as a tuple if there are
-        several.
-
-        Raises:
-            ModelError: an operator cannot be imported exactly.
-        """
+        """Return the module, whose `main` returns `outputs` tensors, several of them as a tuple."""
         try:
             return self._label(self._module(outputs))
         except ModelError:
@@ -175,11 +165,7 @@ class Converter(Importer):  # type: ignore[misc]
         return [(tuple(v.shape), self.dtype(v.dtype, node)) for v in self.fake(node)]
 
     def dtype(self, dtype: torch.dtype, node: Node) -> str:
-        """Return TVM's name of a torch dtype.
-
-        Raises:
-            ModelError: the dtype is not supported.
-        """
+        """Return TVM's name of a torch dtype."""
         name = str(dtype).removeprefix("torch.")
         if name not in DTYPES:
             raise self._names.error(node, f"has the dtype {name}, which is not supported")

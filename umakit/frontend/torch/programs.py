@@ -30,16 +30,9 @@ from umakit.tvm_api import tuple_fields
 
 
 def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import an exported program. Weights become constants.
+    """Import a `.pt2` file or an exported program. Weights become constants.
 
-    Args:
-        source: a `.pt2` file or a `torch.export.ExportedProgram`.
-        name: name of the model in C; default: the file's stem, or `default`.
-        input_shapes: sizes by input name, for symbolic dimensions.
-
-    Raises:
-        ModelError: the file cannot be read safely, the program is in training mode, or an operator
-            cannot be imported exactly. The message names operator, node and source line.
+    The default name is the file's stem, or `default`.
     """
     program = load_program(source) if isinstance(source, Path) else source
     where = str(source) if isinstance(source, Path) else (name or "ExportedProgram")
@@ -74,11 +67,7 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
 
 
 def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]:
-    """Return the names of the outputs: dictionary keys joined by `_`, else the graph's names.
-
-    Raises:
-        ModelError: an output is not a tensor, or the program writes a buffer or an input.
-    """
+    """Return the names of the outputs: dictionary keys joined by `_`, else the graph's names."""
     check_no_state(program, where)
     specs = program.graph_signature.output_specs
     for spec in specs:
@@ -113,11 +102,7 @@ def _path_name(path: Sequence[object]) -> str:
 
 
 def check_inference(node: torch.fx.Node, names: Names) -> None:
-    """Refuse a node in training mode: batch statistics, active dropout, random numbers.
-
-    Raises:
-        ModelError: names the operator, its node and the source line.
-    """
+    """Refuse a node in training mode: batch statistics, active dropout, random numbers."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return
     given = arguments_of(node)
@@ -140,16 +125,8 @@ def check_inference(node: torch.fx.Node, names: Names) -> None:
 def refused_operators(
     program: torch.export.ExportedProgram, where: str, input_shapes: InputShapes
 ) -> Mapping[str, ModelError]:
-    """Return the refusals of `import_torch` by node name.
-
-    Args:
-        program: an exported program. Writes to state, inputs and outputs are not checked.
-        where: file or name of the model in error messages.
-        input_shapes: sizes by input name, for symbolic dimensions.
-
-    Raises:
-        ModelError: torch cannot decompose the program, or the program does not allow the sizes.
-    """
+    """Return the refusals of `import_torch` by node name, except those of state, inputs and
+    outputs."""
     names = Names(program, where)
     refused: dict[str, ModelError] = {}
     for node in program.graph.nodes:

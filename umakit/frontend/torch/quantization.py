@@ -58,8 +58,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
 def refusal(operator: str) -> tuple[str, str] | None:
     """Return the reason and the fix for an unsupported quantized operator; None for others.
 
-    Args:
-        operator: operator with namespace and overload, such as `torchao.dequantize_affine.default`.
+    The operator has namespace and overload, such as `torchao.dequantize_affine.default`.
     """
     for pattern, what, fix in REFUSED:
         if re.search(pattern, operator):
@@ -118,11 +117,7 @@ def number_of(graph: Graph, node: Node, given: Any, what: str) -> npt.NDArray[An
 
 
 def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
-    """Return the grid of a quantize or dequantize.
-
-    Raises:
-        ModelError: the C library does not support the dtype, scale or zero point.
-    """
+    """Return the grid of a quantize or dequantize."""
     dtype = str(given["dtype"]).removeprefix("torch.")
     if dtype not in DTYPES:
         fix = EVERYWHERE if re.search("float8|int4", dtype) else "quantize to 8 bits"
@@ -178,12 +173,8 @@ def _is_movement(call: Expr) -> bool:
 
 
 def in_front_of_dequantize(graph: Graph, value: Expr) -> Expr:
-    """Move a data movement in front of the dequantize of its operands.
-
-    Args:
-        graph: graph whose block builder knows the operands.
-        value: converted result of an operator; returned unchanged if it is not such a movement.
-    """
+    """Move a data movement in front of the dequantize of its operands; return other values
+    unchanged."""
     call = graph.definition(value)
     if isinstance(call, Call) and tvm_api.operator_name(call) == "nn.pad":
         return _padded_integers(graph, call, value)
@@ -236,10 +227,7 @@ def moved_behind(graph: Graph, value: Expr, function: Callable[[Expr], Expr]) ->
 def edge_quantization(graph: Graph, node: Node, kind: str) -> Quantization | None:
     """Return scale and zero point of an integer input or output, if the program tells them.
 
-    Args:
-        graph: graph of the program.
-        node: node with the integers.
-        kind: `dequantize` for an input, read by the node's users; `quantize` for an output.
+    `kind` is `dequantize` for an input, read by the node's users, and `quantize` for an output.
     """
     sources = node.users if kind == "dequantize" else [node]
     found = set()

@@ -183,13 +183,7 @@ def plain_payloads(content: Any) -> dict[str, Any]:
 
 
 def _checked(value: Any, kind: Any, place: str) -> Any:
-    """Return a JSON value checked against a type of the schema.
-
-    Args:
-        value: JSON value.
-        kind: a dataclass, union, list, dictionary, enumeration or plain type.
-        place: `Class.field` of the value, the key of the field's rule.
-    """
+    """Return a JSON value checked against a type; `place` is `Class.field`, the key of its rule."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return None if value is None else _checked(value, arguments[0], place)

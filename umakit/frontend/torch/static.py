@@ -61,11 +61,7 @@ def is_fake(value: object) -> bool:
 def input_sizes(
     program: torch.export.ExportedProgram, wanted: InputShapes, where: str
 ) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Return shapes by input name with symbolic dimensions bound, and notices for the user.
-
-    Raises:
-        ModelError: an input is unknown, or the program does not allow a size.
-    """
+    """Return shapes by input name with symbolic dimensions bound, and notices for the user."""
     placeholders = {
         node.name: node.meta["val"]
         for node in program.graph.nodes
@@ -148,16 +144,8 @@ def make_static(
 ) -> StaticProgram:
     """Decompose a program into Core ATen and compute every type and constant.
 
-    Args:
-        program: an exported program in inference mode.
-        shapes: input shapes by name.
-        fail: function from node and message to the error about the node.
-        where: file name in error messages.
-        refused: if given, collects errors about nodes instead of raising them; writes to state are
-            not checked.
-
-    Raises:
-        ModelError: torch cannot decompose the program or run it with these sizes.
+    `fail` returns the error about a node. If `refused` is given, it collects these errors, and
+    writes to state are not checked.
     """
     program = _decomposed(program, where)
     if refused is None:
@@ -218,9 +206,6 @@ def check_no_state(program: torch.export.ExportedProgram, where: str) -> None:
     """Refuse a program that writes a buffer or an input.
 
     Decomposition turns `buffer += 1` into an output that torch writes back.
-
-    Raises:
-        ModelError: names the buffer or input.
     """
     for spec in program.graph_signature.output_specs:
         if spec.kind not in USER_OUTPUTS:

@@ -32,11 +32,10 @@ class UnknownTree(Exception):
 
 
 def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:
-    """Return a tree specification reduced to tuples and dictionaries with text or integer keys.
+    """Return a tree of `treespec_dumps` reduced to tuples and dictionaries with text or integer
+    keys.
 
-    Args:
-        text: output of `torch.utils._pytree.treespec_dumps`.
-        fields: field names of named tuples, by type.
+    `fields` has the field names of named tuples by type.
 
     Raises:
         UnknownTree: the text is damaged, or names an unknown type or key.

@@ -98,8 +98,6 @@ def fit_layouts(
     """Change layouts of a network if the change pays; most networks stay unchanged.
 
     Args:
-        module: a Relax module whose `main` has dataflow blocks, before matching.
-        backends: backends in order of priority.
         assigned: the only accelerator for a row, by row; any accelerator may take other rows.
         cpu: the CPU of all other operators; None for any.
     """
@@ -185,12 +183,10 @@ class _Choice:
         return self._made(chosen, refused, macs)
 
     def fitted_to_cpu(self, dtypes: Collection[str]) -> Fitted:
-        """Return the network with CPU operators in the other layout.
+        """Return the network with CPU operators in the other layout, if the CPU computes their
+        dtypes faster.
 
         Operators of accelerators keep their layout.
-
-        Args:
-            dtypes: dtypes of results that the CPU computes faster in the other layout.
         """
         before = self._taken(self._module, {variable: variable for variable in self._graph.calls})
         faster = {
@@ -216,11 +212,8 @@ class _Choice:
     def _taken(self, module: IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
         """Return the operators that backends take, each with its cycles, 0 if unknown.
 
-        None if a predicate fails.
-
-        Args:
-            module: a network.
-            origins: variables of the original network, by variable of this network.
+        None if a predicate fails. `origins` has the original variables, by variable of this
+        network.
         """
         variables = list(self._graph.calls)
         numbers = {variable: number for number, variable in enumerate(variables)}
@@ -351,13 +344,8 @@ class Sides:
         self._everything += taken + left
 
     def together(self, items: Collection[Hashable], cost: int, *, left: bool = False) -> None:
-        """Add a cost, once, for items that are not all on one side.
-
-        Args:
-            items: the items.
-            cost: the cost.
-            left: whether an item that is always left belongs to the items.
-        """
+        """Add a cost, once, for items that are not all on one side, `left` with an item that is
+        always left."""
         members: list[Hashable] = [("item", item) for item in dict.fromkeys(items)]
         if left:
             members.append(SINK)

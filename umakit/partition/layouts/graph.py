@@ -49,14 +49,9 @@ class Tensor:
 
 
 class Graph:
-    """A network, for one change of layout.
-
-    Args:
-        main: a Relax function of one dataflow block.
-        flip: the change.
+    """A network of one dataflow block, for one change of layout.
 
     Attributes:
-        flip: the change.
         rules: rules of operators that can change their layout, by the variable of their result.
         calls: all calls of operators, by the variable of their result.
         tensors: tensors by variable.
@@ -154,13 +149,7 @@ class Rewritten:
 
 
 def rewrite(module: IRModule, graph: Graph, flipped: Collection[Var]) -> Rewritten:
-    """Return the network with the other layout of some operators.
-
-    Args:
-        module: the network of the graph.
-        graph: operators that can change their layout.
-        flipped: variables of the operators to change.
-    """
+    """Return the network with the other layout of the operators whose results are given."""
     rewriter = _Rewriter(module, graph, flipped)
     main = module.get_global_var("main")
     rewriter.builder_.update_func(main, rewriter.visit_expr(module["main"]))

@@ -161,10 +161,7 @@ def one_operand(
 ) -> Rule:
     """Return the rule of an operator with a layout of only its first operand.
 
-    Args:
-        call: the call.
-        change: function that returns the changed attributes by name.
-        follows, has_layout: as in `Rule`.
+    `change` returns the changed attributes by name.
     """
     data, *rest = call.args
 

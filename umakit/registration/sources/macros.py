@@ -67,12 +67,7 @@ def macros_of(defines: Iterable[str]) -> dict[str, list[Macro]]:
 
 
 def call_at(tokens: Sequence[str], start: int) -> tuple[list[Tokens], int] | None:
-    """Return the arguments of a call and the place after it; None without a call.
-
-    Args:
-        tokens: the tokens.
-        start: place of the token after the name.
-    """
+    """Return the arguments of a call and the place after it; None if no call starts there."""
     if start >= len(tokens) or tokens[start] != "(":
         return None
     arguments: list[list[str]] = [[]]

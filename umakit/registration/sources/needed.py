@@ -56,15 +56,7 @@ class NeededFiles:
 
 
 def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
-    """Return the files that generated C and drivers need.
-
-    Args:
-        tree: the library.
-        texts: C texts with calls of its functions and includes of its headers.
-
-    Raises:
-        LibraryError: a file is missing, cannot be read, or has a name that cannot be exported.
-    """
+    """Return the files that generated C and drivers need."""
     key = tree.section.model_dump_json()
     kept, state = _kept.get((tree.root, key), (None, None))
     if kept is None or state != kept.state():
@@ -76,11 +68,7 @@ def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
 
 def header_contents(backend: Backend) -> list[bytes]:
     """Return the contents of the library headers that generated C includes, directly or indirectly;
-    empty without a library.
-
-    Raises:
-        LibraryError: a file is missing or cannot be read.
-    """
+    empty without a library."""
     tree = source_tree(backend)
     if tree is None:
         return []
@@ -105,11 +93,7 @@ class KnownFunctions:
 
 
 def known_functions(backend: Backend) -> KnownFunctions | None:
-    """Return the definitions of a backend's library; None without a library.
-
-    Raises:
-        LibraryError: a file is missing or cannot be read.
-    """
+    """Return the definitions of a backend's library; None without a library."""
     tree = source_tree(backend)
     if tree is None:
         return None
@@ -339,10 +323,8 @@ class _Needed:
 def _uses(facts: Facts, only_used: bool = False) -> set[str]:
     """Return the names that a compiled file uses, also through its static functions.
 
-    Args:
-        facts: facts of the file with all its included files.
-        only_used: whether to leave out definitions without uses: generated C compiles only the
-            functions that it calls.
+    With `only_used`, definitions without uses are left out: generated C compiles only the functions
+    that it calls.
     """
     found = set(facts.used)
     if not only_used:

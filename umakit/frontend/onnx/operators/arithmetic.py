@@ -196,11 +196,7 @@ REDUCTION = "axes keepdims noop_with_empty_axes"
 
 
 def _axes(node: Node) -> list[int]:
-    """Return the axes of a reduction; empty if none are given.
-
-    Raises:
-        ModelError: the axes are computed at run time.
-    """
+    """Return the axes of a reduction; empty if none are given."""
     given = node.attribute("axes", ())
     if node.input(1) is not None:
         array = node.constant(1)

@@ -130,10 +130,7 @@ def _samples(
     """Return sample positions and weights along one axis for regions computed at run time.
 
     Args:
-        node: the operator.
         corners: columns of the regions with the first and last coordinate.
-        scale: scale of coordinates.
-        offset: offset subtracted from scaled coordinates.
         sizes: bins, samples of each bin, elements of the axis.
     """
     size, ratio, extent = sizes

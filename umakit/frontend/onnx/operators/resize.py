@@ -124,11 +124,7 @@ def coordinates(axis: Axis, mode: str) -> Array:
 def nearest(axis: Axis, mode: str, rounding: str) -> Table:
     """Return the table of nearest neighbours.
 
-    Args:
-        axis: resized axis.
-        mode: coordinate transformation.
-        rounding: a name in `ROUNDINGS`. Empty selects the rounding of opset 10 and Upsample: down,
-            or up if the result is smaller.
+    Opset 10 and Upsample have no rounding: down, or up if the result is smaller.
     """
     rounding = rounding or ("ceil" if axis.scale < 1 else "floor")
     places = np.clip(ROUNDINGS[rounding](coordinates(axis, mode)), 0, axis.size - 1)
@@ -147,14 +143,8 @@ def cubic(axis: Axis, mode: str, a: float, exclude_outside: bool) -> Table:
 
 
 def antialiased(axis: Axis, mode: str, a: float | None, exclude_outside: bool) -> Table:
-    """Return the table of antialiased interpolation: downscaling widens the kernel.
-
-    Args:
-        axis: resized axis.
-        mode: coordinate transformation.
-        a: coefficient of the cubic kernel; None for the linear kernel.
-        exclude_outside: whether elements outside the operand get weight 0.
-    """
+    """Return the table of antialiased interpolation, linear if `a` is None: downscaling widens the
+    kernel."""
     if axis.size == axis.result == axis.width and mode != "tf_crop_and_resize":
         # As in ONNX Runtime, whatever the scale.
         return nearest_table(axis.number, np.arange(axis.size))

@@ -76,11 +76,7 @@ def _index_put(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _used(graph: Graph, node: Node, given: Arguments) -> Used:
-    """Return (axis, index) pairs. Constant indices are checked.
-
-    Raises:
-        ModelError: an index is not a tensor of integers, or is out of range.
-    """
+    """Return (axis, index) pairs. Constant indices are checked."""
     used = [(axis, index) for axis, index in enumerate(given["indices"]) if index is not None]
     for axis, index in used:
         if graph.type_of(index)[1] not in ("int32", "int64"):
