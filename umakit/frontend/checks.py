@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of an imported network: sizes of tensors, element types, constant indices."""
+"""Checks that all importers share: sizes of inputs and tensors, element types, indices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import Model
+from umakit.frontend.model import InputShapes, Model
 from umakit.tvm_api import Call, relax
 
 LARGEST_OBJECT = 2**63 - 1
@@ -66,6 +66,24 @@ def _check(variable: tvm_api.Var, most: int, complaint: str, where: str) -> None
             where=where,
             fix="choose smaller dimensions",
         )
+
+
+def check_wanted_sizes(wanted: InputShapes, ranks: Mapping[str, int | None], where: str) -> None:
+    """Refuse sizes for an unknown input, and as many sizes as an input has no dimensions.
+
+    `ranks` has the number of dimensions by input, None where the number is not checked.
+    """
+    for unknown in sorted(wanted.keys() - ranks.keys()):
+        raise ModelError(
+            f"there is no input {unknown!r}", where=where, fix=f"inputs are {', '.join(ranks)}"
+        )
+    for name, rank in ranks.items():
+        if rank is not None and name in wanted and len(wanted[name]) != rank:
+            raise ModelError(
+                f"input {name!r} has {rank} dimensions, not {len(wanted[name])}",
+                where=where,
+                fix=f"give --input-shapes {rank} sizes for it",
+            )
 
 
 ELEMENT_TYPES = frozenset(

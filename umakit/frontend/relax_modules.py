@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend.checks import check_wanted_sizes
 from umakit.frontend.model import InputShapes, Model, last_line, symbolic_notice, type_specification
 from umakit.text.escaping import shown
 from umakit.text.identities import SourceOperator
@@ -55,8 +55,7 @@ def import_relax(
     labels = ["output"] if len(fields) == 1 else [f"output_{i}" for i in range(len(fields))]
     outputs = tuple(type_specification(n, f, where) for n, f in zip(labels, fields, strict=True))
     named, sources = _name_operators(bound)
-    model = Model(symbol_part(name), named, inputs, outputs, tuple(notices))
-    return replace(model, sources=sources)
+    return Model(symbol_part(name), named, inputs, outputs, tuple(notices), sources=sources)
 
 
 def _check_inference(module: IRModule, where: str) -> None:
@@ -82,40 +81,29 @@ def _bind_symbolic_dimensions(
     module: IRModule, where: str, input_shapes: InputShapes
 ) -> tuple[Any, list[str]]:
     """Bind every symbolic dimension of `main`: to the requested size, or to 1 with a notice."""
-    parameters = list(module["main"].params)
-    names = [str(parameter.name) for parameter in parameters]
-    for unknown in sorted(set(input_shapes) - set(names)):
-        raise ModelError(
-            f"there is no input {unknown!r}", where=where, fix=f"inputs are {', '.join(names)}"
-        )
+    shapes = {str(p.name): getattr(p.ty, "shape", None) for p in module["main"].params}
+    ranks = {name: None if shape is None else len(shape) for name, shape in shapes.items()}
+    check_wanted_sizes(input_shapes, ranks, where)
     values: dict[Any, int] = {}
     notices: list[str] = []
-    for name, parameter in zip(names, parameters, strict=True):
-        shape = getattr(parameter.ty, "shape", None)
+    for name, shape in shapes.items():
         if shape is None:
             raise ModelError(
                 f"input {name!r} has no known rank",
                 where=where,
                 fix="give its type a shape, which may be symbolic",
             )
-        wanted = input_shapes.get(name)
-        if wanted is not None and len(wanted) != len(shape):
-            raise ModelError(
-                f"input {name!r} has {len(shape)} dimensions, not {len(wanted)}",
-                where=where,
-                fix=f"give --input-shapes {len(shape)} sizes for it",
-            )
-        for dimension, size in zip(shape, wanted or (), strict=False):
+        for dimension, size in zip(shape, input_shapes.get(name, ()), strict=False):
             if isinstance(dimension, tirx.Var):
                 values.setdefault(dimension, int(size))
-    for name, parameter in zip(names, parameters, strict=True):
-        for dimension in parameter.ty.shape:
+    for name, shape in shapes.items():
+        for dimension in shape:
             if isinstance(dimension, tirx.Var) and dimension not in values:
                 values[dimension] = 1
                 notices.append(symbolic_notice(name, str(dimension)))
     if values:
         module = tvm_api.relax_transform.BindSymbolicVars(values, "main")(module)
-    for name, parameter in zip(names, module["main"].params, strict=True):
+    for name, parameter in zip(shapes, module["main"].params, strict=True):
         bound = tvm_api.static_type_shape(parameter.ty)
         if name in input_shapes and bound != tuple(input_shapes[name]):
             raise ModelError(
@@ -147,6 +135,22 @@ def _name_operators(module: IRModule) -> tuple[IRModule, dict[str, SourceOperato
         sources[name] = SourceOperator(name, own, len(sources), kind=kind)
     named = rename_operators(module, lambda each: names.get(each.var) or str(each.var.name))
     return named, sources
+
+
+def name_calls(module: IRModule, ends: Mapping[str, str]) -> IRModule:
+    """Name each operator call after the node whose result is the next one in `ends`.
+
+    `ends` has the nodes by the name of the variable of their last result.
+    """
+    names: dict[str, str] = {}
+    pending: list[str] = []
+    for binding in tvm_api.bindings_of(module["main"]):
+        variable = str(binding.var.name)
+        pending.append(variable)
+        if variable in ends:
+            names.update(dict.fromkeys(pending, ends[variable]))
+            pending = []
+    return rename_operators(module, lambda b: names.get(str(b.var.name), str(b.var.name)))
 
 
 def rename_operators(module: IRModule, name_of: Callable[[Any], str]) -> IRModule:

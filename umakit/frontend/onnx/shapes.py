@@ -13,6 +13,7 @@ import onnx
 import onnx.shape_inference
 
 from umakit.errors import ModelError
+from umakit.frontend.checks import check_wanted_sizes
 from umakit.frontend.model import InputShapes, check_element_count, symbolic_notice
 from umakit.frontend.onnx.checks import STANDARD_DOMAINS
 
@@ -30,30 +31,18 @@ def static_input_shapes(
     proto: onnx.ModelProto, path: Path, wanted: InputShapes
 ) -> tuple[dict[str, list[int]], list[str]]:
     """Return every input's shape with symbolic dimensions bound, and the notices for the user."""
-    names = [value.name for value in graph_inputs(proto)]
-    for unknown in sorted(set(wanted) - set(names)):
-        raise ModelError(
-            f"there is no input {unknown!r}", where=str(path), fix=f"inputs are {', '.join(names)}"
-        )
-    shapes: dict[str, list[int]] = {}
-    notices: list[str] = []
-    for value in graph_inputs(proto):
-        shapes[value.name] = _bound_shape(value, path, wanted.get(value.name), notices)
+    inputs, notices = graph_inputs(proto), list[str]()
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in inputs}
+    check_wanted_sizes(wanted, ranks, str(path))
+    shapes = {v.name: _bound_shape(v, path, wanted.get(v.name), notices) for v in inputs}
     return shapes, notices
 
 
 def _bound_shape(
     value: onnx.ValueInfoProto, path: Path, wanted: Sequence[int] | None, notices: list[str]
 ) -> list[int]:
-    dimensions = list(value.type.tensor_type.shape.dim)
-    if wanted is not None and len(wanted) != len(dimensions):
-        raise ModelError(
-            f"input {value.name!r} has {len(dimensions)} dimensions, not {len(wanted)}",
-            where=str(path),
-            fix=f"give --input-shapes {len(dimensions)} sizes for it",
-        )
     shape: list[int] = []
-    for axis, dimension in enumerate(dimensions):
+    for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
         fixed = dimension.dim_value if dimension.HasField("dim_value") else 0
         if wanted is not None:
             if fixed > 0 and fixed != wanted[axis]:

@@ -14,7 +14,7 @@ import torch
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.relax_modules import rename_operators
+from umakit.frontend.relax_modules import name_calls
 from umakit.frontend.simplify import quiet
 from umakit.frontend.torch.names import Names
 from umakit.frontend.torch.operators import register_all
@@ -70,7 +70,7 @@ class Converter(Importer):  # type: ignore[misc]
     def run(self, outputs: int) -> IRModule:
         """Return the module, whose `main` returns `outputs` tensors, several of them as a tuple."""
         try:
-            return self._label(self._module(outputs))
+            return name_calls(self._module(outputs), self._labels)
         except ModelError:
             tvm_api.abandon(self.block_builder)
             raise
@@ -297,14 +297,3 @@ class Converter(Importer):  # type: ignore[misc]
         if key not in self._constants:
             self._constants[key] = relax.const(array, dtype)
         return self._constants[key]
-
-    def _label(self, module: IRModule) -> IRModule:
-        """Name each call after the node whose result follows it."""
-        names: dict[str, str] = {}
-        pending: list[str] = []
-        for binding in tvm_api.bindings_of(module["main"]):
-            pending.append(str(binding.var.name))
-            if binding.var.name in self._labels:
-                names.update(dict.fromkeys(pending, self._labels[str(binding.var.name)]))
-                pending = []
-        return rename_operators(module, lambda b: names.get(b.var.name, str(b.var.name)))

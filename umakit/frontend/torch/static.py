@@ -21,6 +21,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
+from umakit.frontend.checks import check_wanted_sizes
 from umakit.frontend.model import InputShapes, last_line, symbolic_notice
 from umakit.frontend.torch.registry import NOT_DECOMPOSED
 
@@ -68,13 +69,13 @@ def input_sizes(
         if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
     }
     tensors = {n: value for n, value in placeholders.items() if isinstance(value, torch.Tensor)}
-    for name in sorted(set(wanted) - set(tensors)):
-        names = ", ".join(tensors)
-        raise ModelError(f"there is no input {name!r}", where=where, fix=f"inputs are {names}")
+    check_wanted_sizes(wanted, {name: value.dim() for name, value in tensors.items()}, where)
     symbols: dict[Any, int] = {}
     notices: list[str] = []
     for name, value in tensors.items():
-        _bind_symbols(name, value, wanted.get(name), symbols, where)
+        # Symbols of inputs without wanted sizes are bound to 1 below.
+        for size, number in zip(value.shape, wanted.get(name, ()), strict=False):
+            _bind_symbol(_expression(size).subs(symbols), int(number), symbols)
     for name, value in tensors.items():
         for size in value.shape:
             for symbol in sorted(_expression(size).free_symbols - symbols.keys(), key=str):
@@ -107,23 +108,13 @@ def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
 
 
-def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], where: str) -> None:
-    if wanted is None:
-        return
-    if len(wanted) != value.dim():
-        raise ModelError(
-            f"input {name!r} has {value.dim()} dimensions, not {len(wanted)}",
-            where=where,
-            fix=f"give --input-shapes {value.dim()} sizes for it",
-        )
-    for size, number in zip(value.shape, wanted, strict=True):
-        expression = _expression(size).subs(symbols)
-        free = expression.free_symbols
-        if len(free) == 1:
-            (symbol,) = free
-            solutions = sympy.solve(expression - int(number), symbol)
-            if len(solutions) == 1 and solutions[0].is_Integer and solutions[0] > 0:
-                symbols[symbol] = int(solutions[0])
+def _bind_symbol(expression: Any, number: int, symbols: dict[Any, int]) -> None:
+    """Bind the only symbol of a size, if one value makes the size a number."""
+    if len(expression.free_symbols) == 1:
+        (symbol,) = expression.free_symbols
+        solutions = sympy.solve(expression - number, symbol)
+        if len(solutions) == 1 and solutions[0].is_Integer and solutions[0] > 0:
+            symbols[symbol] = int(solutions[0])
 
 
 @contextmanager
