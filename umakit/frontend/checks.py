@@ -94,12 +94,10 @@ ELEMENT_TYPES = frozenset(
 
 def check_element_types(model: Model, where: str) -> None:
     """Refuse a simplified network that computes with unsupported element types."""
-    for kind, tensors in (("input", model.inputs), ("output", model.outputs)):
-        for tensor in tensors:
-            if tensor.dtype not in ELEMENT_TYPES:
-                raise _refused(
-                    f"{kind} {tensor.name!r} is of the element type", tensor.dtype, where
-                )
+    edges = [("input", tensor) for tensor in model.inputs]
+    for kind, tensor in (*edges, *(("output", tensor) for tensor in model.outputs)):
+        if tensor.dtype not in ELEMENT_TYPES:
+            raise _refused(f"{kind} {tensor.name!r} is of the element type", tensor.dtype, where)
     for binding in tvm_api.bindings_of(model.module["main"]):
         call = binding.value
         node = tvm_api.name_of(call) or str(binding.var.name)

@@ -53,7 +53,6 @@ def is_json(path: Path) -> bool:
 
 
 def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a Relax module that `tvm.ir.save_json` wrote."""
     try:
         text = path.read_text("utf-8-sig")
         _check_graph(json.loads(text), path)
@@ -93,7 +92,6 @@ def _place(error: Exception) -> str:
 
 
 def load(path: Path) -> object:
-    """Load a file that `tvm.ir.save_json` wrote."""
     try:
         module = tvm_api.load_json(path.read_text("utf-8-sig"))
         if isinstance(module, IRModule):

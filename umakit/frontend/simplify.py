@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -88,15 +89,13 @@ def simplify(module: IRModule, where: str) -> IRModule:
         transform.CanonicalizeBindings(),
     ]
     # Folding dequantize(weight) would destroy the patterns that quantization looks for.
-    is_folded = not any(
-        "quantize" in tvm_api.operator_name(b.value) for b in _main_bindings(module)
-    )
+    used = {tvm_api.operator_name(b.value) for b in tvm_api.bindings_of(module["main"])}
+    is_folded = not any("quantize" in name for name in used)
     folding = [transform.FoldConstant()] if is_folded else []
     folding.append(transform.DeadCodeElimination())
     scatter = _unless_narrow(tvm_api.legalization(SCATTER))
     rules = {**constant_rules(), SCATTER: scatter, TAKE: _take_of_constants}
-    used = {f"relax.{tvm_api.operator_name(b.value)}" for b in _main_bindings(module)}
-    for name in used & READING:
+    for name in {f"relax.{name}" for name in used} & READING:
         rules[name] = _of_constants(rules.get(name) or tvm_api.legalization(name))
     with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(rules):
         try:
@@ -154,7 +153,7 @@ def _take_of_constants(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _refuse_zero_divisors(module: IRModule, where: str) -> None:
-    for binding in _main_bindings(module):
+    for binding in tvm_api.bindings_of(module["main"]):
         operator = tvm_api.operator_name(binding.value)
         if operator not in DIVISIONS:
             continue
@@ -176,7 +175,6 @@ def _not_supported(module: IRModule, passes: list[Any], where: str) -> ModelErro
     to_dataflow = tvm_api.relax_transform.ConvertToDataflow(min_size=1)
     every = tvm_api.Sequential([to_dataflow, *passes, tvm_api.relax_transform.LegalizeOps()])
     found = failing_call(module, every)
-    fix = "replace it in the model"
     if found is None:
         return ModelError("holds operators that cannot be simplified together", where=where)
     call, variable = found
@@ -185,12 +183,8 @@ def _not_supported(module: IRModule, passes: list[Any], where: str) -> ModelErro
         f"operator {tvm_api.operator_name(call)} of node {str(name)!r} is not supported for "
         f"{', '.join(operand_types(call))}",
         where=where,
-        fix=fix,
+        fix="replace it in the model",
     )
-
-
-def _main_bindings(module: IRModule) -> list[Any]:
-    return list(tvm_api.bindings_of(module["main"]))
 
 
 @contextlib.contextmanager
@@ -234,11 +228,11 @@ def fold_shapes_with_numpy(module: IRModule, where: str) -> IRModule:
     return module
 
 
-def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
-    counts: dict[Any, int] = {}
+def _use_counts(function: tvm_api.Function) -> Counter[Any]:
+    counts = Counter[Any]()
 
     def count(variable: tvm_api.Var) -> None:
-        counts[variable] = counts.get(variable, 0) + 1
+        counts[variable] += 1
 
     for binding in tvm_api.bindings_of(function):
         tvm_api.walk(binding.value, [(tvm_api.Var, count)])
@@ -248,7 +242,7 @@ def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
 
 @tvm_api.mutator
 class _Folder(tvm_api.PyExprMutator):
-    def __init__(self, module: IRModule, uses: dict[Any, int], where: str) -> None:
+    def __init__(self, module: IRModule, uses: Counter[Any], where: str) -> None:
         super().__init__(module)
         self._uses = uses
         self._where = where
@@ -259,12 +253,10 @@ class _Folder(tvm_api.PyExprMutator):
         value = self.visit_expr(binding.value)
         emitted = tvm_api.emit_like(self.builder_, binding.var, value)
         self.set_var_remap(binding.var, emitted)
-        if self._uses.get(binding.var, 0) == 1:
+        if self._uses[binding.var] == 1:
             self._single_use.add(emitted)
-        if (
-            tvm_api.operator_name(binding.value) in SIZES
-            and tvm_api.constant_array(value) is not None
-        ):
+        is_size = tvm_api.operator_name(binding.value) in SIZES
+        if is_size and tvm_api.constant_array(value) is not None:
             self._sizes.add(emitted)
 
     def visit_call_(self, call: Call) -> Expr:
@@ -293,8 +285,7 @@ class _Folder(tvm_api.PyExprMutator):
         """Fold the computation of tensor sizes, such as the offset of negative indices.
 
         TVM's own folding covers such sizes, but quantized networks do not use it. Other constants
-        stay: the
-        conversion of an int64 bias to int32, for example, tells the arithmetic of the layer.
+        stay: the conversion of an int64 bias to int32, for example, tells the layer's arithmetic.
         """
         operator = tvm_api.operator_name(call)
         if operator == "shape_to_tensor":

@@ -37,8 +37,9 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 def check_names(proto: onnx.ModelProto, path: Path) -> None:
     """Refuse names of nodes and values that are not UTF-8, which Python gets as bytes."""
     graph = proto.graph
-    parts = (graph.node, graph.input, graph.output, graph.initializer, graph.value_info)
-    waiting: list[Any] = [part for some in parts for part in some]
+    waiting: list[Any] = [
+        *graph.node, *graph.input, *graph.output, *graph.initializer, *graph.value_info
+    ]  # fmt: skip
     while waiting:
         message = waiting.pop()
         for field, value in message.ListFields():

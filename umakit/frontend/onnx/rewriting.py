@@ -58,7 +58,6 @@ class Rewriter:
         return self._constants.get(self.input(position)) is not None
 
     def values(self, position: int, what: str) -> Array:
-        """Return the values of an input that must be constant."""
         tensor = self._constants.get(self.input(position))
         if tensor is None:
             raise self.refuse(f"has a {what} that is not a constant")
@@ -73,7 +72,6 @@ class Rewriter:
         return name
 
     def constant(self, array: npt.ArrayLike) -> str:
-        """Add a constant and return its name."""
         return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(array)))
 
     def finish(self, operator: str, *inputs: str, **attributes: Any) -> None:
@@ -107,7 +105,6 @@ def rewrites(operators: str, domain: str = "") -> Callable[[Rewrite], Rewrite]:
 
 
 def is_rewritten(node: onnx.NodeProto) -> bool:
-    """Return whether a rewrite is registered for a node."""
     return (_domain(node), node.op_type) in REWRITES
 
 

@@ -39,7 +39,8 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
         for name in node.input:
             readers.setdefault(name, node)
     for value in [*graph.input, *graph.output, *graph.value_info]:
-        _check_element_type(value, str(path))
+        if value.type.HasField("tensor_type"):
+            _check_type(value.type.tensor_type.elem_type, f"tensor {value.name!r}", str(path))
     for tensor in graph.initializer:
         reader = readers.get(tensor.name)
         read = f", read by {reader.op_type} of node {reader.name!r}," if reader else ""
@@ -157,12 +158,6 @@ def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:
                 f"{input_name(schema, position)}, which has no default",
                 where=where,
             )
-
-
-def _check_element_type(value: onnx.ValueInfoProto, where: str) -> None:
-    if not value.type.HasField("tensor_type"):
-        return
-    _check_type(value.type.tensor_type.elem_type, f"tensor {value.name!r}", where)
 
 
 def _check_type(number: int, what: str, where: str) -> None:

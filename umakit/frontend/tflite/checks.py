@@ -60,7 +60,6 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
 def _conversion(
     operator: TfliteOperator, quantized: bool, label: str, where: str
 ) -> TfliteConversion:
-    """Return the registered conversion of an operator."""
     conversion = CONVERSIONS.get(operator.code)
     if conversion is None or (quantized and not conversion.takes_quantized):
         kind = "a quantized operator" if quantized else "an operator"
@@ -190,6 +189,5 @@ def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
-    """Return the name of an operator in error messages."""
     names = [graph.tensors[number].name for number in operator.outputs]
     return f"operator {operator.code} that writes {', '.join(map(repr, names)) or 'nothing'}"

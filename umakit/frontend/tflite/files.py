@@ -150,9 +150,6 @@ def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
     }
 
 
-# --- conversion ---------------------------------------------------------------------------------
-
-
 def _module(graph: TfliteGraph, where: str) -> IRModule:
     builder = relax.BlockBuilder()
     converter = Converter(graph, builder)
@@ -185,7 +182,6 @@ def _module(graph: TfliteGraph, where: str) -> IRModule:
 def _convert_all(
     converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str
 ) -> tvm_api.Expr:
-    """Convert all operators and return the graph's result."""
     names = short_names(graph)
     for position, operator in enumerate(graph.operators):
         variables = _convert(converter, graph, operator, position, where)

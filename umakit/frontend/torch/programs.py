@@ -8,8 +8,8 @@ mode, writes to state and random numbers are refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, TensorSpecification, type_specification
+from umakit.frontend.model import InputShapes, Model
+from umakit.frontend.relax_modules import specifications
 from umakit.frontend.torch.archive import load_program
 from umakit.frontend.torch.converter import Converter
 from umakit.frontend.torch.names import Names
@@ -26,7 +27,6 @@ from umakit.frontend.torch.quantization import edge_quantization
 from umakit.frontend.torch.registry import arguments_of
 from umakit.frontend.torch.static import EVALUATE, check_no_state, input_sizes, make_static
 from umakit.text.names import symbol_part
-from umakit.tvm_api import tuple_fields
 
 
 def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes) -> Model:
@@ -44,26 +44,14 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
     static = make_static(program, shapes, names.error, where)
     converter = Converter(static, names)
     module = converter.run(len(outputs))
-    main = module["main"]
-    inputs: tuple[TensorSpecification, ...] = tuple(
-        replace(
-            type_specification(node.name, parameter.ty, where),
-            quantization=edge_quantization(converter, node, "dequantize"),
-        )
-        for node, parameter in zip(static.inputs, main.params, strict=True)
-    )
-    results: tuple[TensorSpecification, ...] = tuple(
-        replace(
-            type_specification(label, field, where),
-            quantization=edge_quantization(converter, node, "quantize"),
-        )
-        for label, field, node in zip(
-            outputs, tuple_fields(main.ret_ty), static.graph.output_node().args[0], strict=True
-        )
-    )
-    stem = source.stem if isinstance(source, Path) else "default"
-    model = Model(symbol_part(name or stem), module, inputs, results, tuple(notices))
-    return replace(model, sources=names.sources())
+    given = [
+        (node.name, edge_quantization(converter, node, "dequantize")) for node in static.inputs
+    ]
+    results = zip(outputs, static.graph.output_node().args[0], strict=True)
+    yielded = [(label, edge_quantization(converter, node, "quantize")) for label, node in results]
+    tensors = specifications(module, given, yielded, where)
+    symbol = symbol_part(name or (source.stem if isinstance(source, Path) else "default"))
+    return Model(symbol, module, *tensors, tuple(notices), sources=names.sources())
 
 
 def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]:
@@ -81,12 +69,11 @@ def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]
     tree = pytree.tree_unflatten(list(range(len(specs))), program.call_spec.out_spec)
     paths, _ = pytree.tree_flatten_with_path(tree)
     chosen = [_path_name(path) or signature[number] for path, number in paths]
-    taken: dict[str, int] = {}
+    taken = Counter[str]()
     for position, label in enumerate(chosen):
-        count = taken.get(label, 0)
-        taken[label] = count + 1
-        if count:
-            chosen[position] = f"{label}_{count}"
+        if taken[label]:
+            chosen[position] = f"{label}_{taken[label]}"
+        taken[label] += 1
     return chosen
 
 
@@ -96,9 +83,6 @@ def _path_name(path: Sequence[object]) -> str:
         return ""
     parts = [getattr(key, "key", getattr(key, "name", getattr(key, "idx", ""))) for key in path]
     return "_".join(str(part) for part in parts)
-
-
-# --- training mode --------------------------------------------------------------------------------
 
 
 def check_inference(node: torch.fx.Node, names: Names) -> None:

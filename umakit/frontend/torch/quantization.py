@@ -2,12 +2,9 @@
 """Quantized programs of PyTorch (PT2E): quantize and dequantize in Relax.
 
 `torchao.quantization.pt2e` writes a quantized network as real arithmetic between the operators
-`torch.ops.quantized_decomposed.{quantize,dequantize}_per_{tensor,channel}`, whose meaning is their
-implementation in `torch/ao/quantization/fx/_decomposed.py`. Relax represents quantized networks in
-the same way.
-
-Data movement operators may stand between a dequantize and its operator, or between an operator and
-its quantize. They are applied to the integers instead, which changes no number.
+`torch.ops.quantized_decomposed.{quantize,dequantize}_per_{tensor,channel}`
+(`torch/ao/quantization/fx/_decomposed.py`), as Relax does. Data movement between a dequantize and
+its operator, or an operator and its quantize, is applied to the integers, which changes no number.
 """
 
 from __future__ import annotations
@@ -67,13 +64,9 @@ def refusal(operator: str) -> tuple[str, str] | None:
 
 
 def is_quantized_operator(node: Node, kind: str) -> bool:
-    """Return whether a node is a `quantize` or `dequantize` of PT2E."""
     target = node.target
     space = getattr(target, "namespace", "")
     return space == "quantized_decomposed" and str(target.__name__).startswith(f"{kind}_per_")
-
-
-# --- scales ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,6 @@ def number_of(graph: Graph, node: Node, given: Any, what: str) -> npt.NDArray[An
 
 
 def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
-    """Return the grid of a quantize or dequantize."""
     dtype = str(given["dtype"]).removeprefix("torch.")
     if dtype not in DTYPES:
         fix = EVERYWHERE if re.search("float8|int4", dtype) else "quantize to 8 bits"
@@ -149,9 +141,6 @@ def single_grid(call: Expr) -> Grid | None:
         return None
     dtype = tvm_api.dtype_of(call.args[0])
     return Grid(scale.reshape(()), zero_point.reshape(()), -1, dtype)
-
-
-# --- data movement --------------------------------------------------------------------------------
 
 
 def _operands(call: Call) -> list[Any]:
@@ -219,9 +208,6 @@ def moved_behind(graph: Graph, value: Expr, function: Callable[[Expr], Expr]) ->
     parts = [moved_behind(graph, operand, function) for operand in _operands(call)]
     parts = [graph.block_builder.emit(part) for part in parts]
     return _with_operands(call, parts)
-
-
-# --- edges ----------------------------------------------------------------------------------------
 
 
 def edge_quantization(graph: Graph, node: Node, kind: str) -> Quantization | None:

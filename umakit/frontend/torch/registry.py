@@ -119,17 +119,14 @@ def left_to_tvm(names: str, arguments: str) -> None:
 
 
 def constant(value: float, dtype: str) -> Expr:
-    """Return a number as a Relax constant."""
     return relax.const(np.asarray(value, dtype), dtype)
 
 
 def constants(dtype: str, *values: float) -> tuple[Expr, ...]:
-    """Return numbers as Relax constants of one dtype."""
     return tuple(constant(value, dtype) for value in values)
 
 
 def cast(value: Expr, dtype: str) -> Expr:
-    """Return an expression converted to a dtype."""
     return value if tvm_api.dtype_of(value) == dtype else op.astype(value, dtype)
 
 

@@ -215,7 +215,6 @@ def _number_or_node(used: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _constants(program: torch.export.ExportedProgram, where: str) -> dict[str, Any]:
-    """Return parameters, buffers and lifted constants by placeholder name."""
     signature, constants = program.graph_signature, {}
     for spec in signature.input_specs:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tree specifications of exported programs: how inputs and outputs are nested.
 
-A specification names Python types, and its contexts may name enumerations, named tuples and
-factories of dictionaries, for which torch imports modules (`enum_object_hook`,
+A specification names Python types, for which torch imports modules (`enum_object_hook`,
 `_defaultdict_deserialize` in torch/utils/_pytree.py). A network needs only the names of the leaves:
-this module reduces every specification to tuples and dictionaries.
+every specification is reduced to tuples and dictionaries.
 """
 
 from __future__ import annotations

@@ -24,10 +24,9 @@ Array = npt.NDArray[Any]
 @converts("ScatterElements", "axis reduction")
 def along_an_axis(node: Node) -> None:
     """Check constant indices of Gather, GatherElements, ScatterElements and Scatter."""
-    indices, shape = node.constant(1), _data_shape(node)
+    indices, shape, axis = node.constant(1), _data_shape(node), int(node.attribute("axis", 0))
     if indices is None or shape is None:
         return
-    axis = int(node.attribute("axis", 0))
     if -len(shape) <= axis < len(shape):
         _check(node, indices, shape[axis], axis % len(shape))
 

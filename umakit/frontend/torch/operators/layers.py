@@ -47,19 +47,12 @@ def _linear(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 @converts("addmm.default", "self mat1 mat2 alpha beta")
-def _add_product(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _affine(graph, node, given, "mat1", "mat2")
-
-
 @converts("baddbmm.default", "self batch1 batch2 alpha beta")
-def _add_batched_product(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _affine(graph, node, given, "batch1", "batch2")
-
-
-def _affine(graph: Graph, node: Node, given: Arguments, left: str, right: str) -> Expr:
+def _affine(graph: Graph, node: Node, given: Arguments) -> Expr:
     """beta * self + alpha * (left @ right). beta = 0 ignores self, even NaN."""
     dtype = graph.type_of(node)[1]
-    result = op.matmul(graph.value(given[left]), graph.value(given[right]))
+    names = ("mat1", "mat2") if "mat1" in given else ("batch1", "batch2")
+    result = op.matmul(*(graph.value(given[name]) for name in names))
     if given["alpha"] != 1:
         result = op.multiply(result, constant(given["alpha"], dtype))
     if given["beta"] == 0:

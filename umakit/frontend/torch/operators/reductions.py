@@ -145,5 +145,5 @@ def _first(graph: Graph, node: Node, given: Arguments, count: int, largest: bool
     if shape:
         return op.topk(value, count, axis, "both", largest, "int64")
     both = graph.block_builder.emit(op.topk(op.reshape(value, [1]), 1, 0, "both", largest, "int64"))
-    fields = [op.reshape(relax.TupleGetItem(both, number), []) for number in range(2)]
+    fields = (op.reshape(relax.TupleGetItem(both, number), []) for number in range(2))
     return relax.Tuple([graph.block_builder.emit(field) for field in fields])
