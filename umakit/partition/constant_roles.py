@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles of constants for the operators that read them, such as weights.
 
-Fusion loses the operator of a kernel that reads a constant. Fusion does not change constants, so
-their bytes identify them.
+Fusion loses the operator that reads a constant, but does not change constants: their bytes identify
+them.
 """
 
 from __future__ import annotations

@@ -103,7 +103,6 @@ class UnusedBackend:
         return f"{self.what}; {self.fix}"
 
     def as_json(self) -> dict[str, str]:
-        """Return the fields by name; keys are stable."""
         return {"backend": self.backend, "reason": self.reason, "fix": self.fix}
 
 
@@ -164,17 +163,14 @@ class OffloadReport:
 
     @property
     def total_macs(self) -> int:
-        """The number of multiply-accumulates of the whole network."""
         return sum(placement.macs for placement in self.placements)
 
     @property
     def offloaded_macs(self) -> int:
-        """The number of multiply-accumulates on accelerators."""
         return sum(p.macs for p in self.placements if p.where != CPU)
 
     @property
     def offloaded(self) -> tuple[OperatorPlacement, ...]:
-        """The operators on accelerators."""
         return tuple(p for p in self.placements if p.where != CPU)
 
     def names(self, rows: Iterable[int]) -> tuple[str, ...]:
