@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """UMA's registration interface on Relax.
 
-The vocabulary comes from TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
-left TVM together with Relay. The constructor of a backend registers target attributes, Relax
-passes, patterns, operator strategies, TIR passes, C codegen hooks and driver sources; the kit does
-the rest.
-
-Stages take a `Backend`. Hardware teams subclass `umakit.backend.UMABackend`, which adds methods
-that call stages.
+The vocabulary is that of TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
+left TVM together with Relay. Stages take a `Backend`. Hardware teams subclass
+`umakit.backend.UMABackend`, which adds methods that call stages.
 """
 
 from __future__ import annotations

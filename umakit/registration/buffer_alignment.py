@@ -84,7 +84,6 @@ def check_buffer_alignment(backend: Backend) -> None:
 
 
 def buffer_alignment(backend: Backend) -> int:
-    """Return the alignment of an accelerator's buffers in bytes."""
     return max(LEAST_DMA_ALIGNMENT, backend.configuration.dma.alignment)
 
 
@@ -145,7 +144,6 @@ def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
 
 
 def _value(text: str, names: Mapping[str, str]) -> int | None:
-    """Return the value of an expression of C; None if unknown."""
     text, filled = "", _COMMENT.sub(" ", text)
     while filled != text and len(filled) < _LONGEST:
         text = filled

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -77,7 +77,6 @@ def included_text(backend: Backend, includes: Callable[[], str]) -> str:
 def called_board_notes(
     backend: Backend, hook: Callable[[DeviceUse], BoardNotes], use: DeviceUse
 ) -> BoardNotes:
-    """Return a backend's notes on its device on a board."""
     from umakit.registration.registered import BoardNotes  # imports TVM
 
     notes: object = called(backend, "board_notes", lambda: hook(use))
@@ -153,12 +152,8 @@ def with_place(error: BackendError, pattern: Pattern | None) -> BackendError:
 
 def _kind(error: BaseException) -> str:
     kind = type(error)
-    is_internal = _is_from_tvm(error) and kind.__name__ != "ScheduleError"  # without importing TVM
-    return "TVM" if is_internal else kind.__name__
-
-
-def _is_from_tvm(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in ("tvm", "tvm_ffi")
+    is_from_tvm = kind.__module__.partition(".")[0] in ("tvm", "tvm_ffi")  # without importing TVM
+    return "TVM" if is_from_tvm and kind.__name__ != "ScheduleError" else kind.__name__
 
 
 def _text(error: BaseException) -> str:
@@ -174,17 +169,13 @@ def _text(error: BaseException) -> str:
 
 
 def _place(error: BaseException, folder: str) -> str | None:
-    for frame in _frames(error):
-        if os.path.realpath(frame.filename).startswith(f"{folder}{os.sep}"):
-            return f"{short_path(frame.filename)}:{frame.lineno}"
+    at: BaseException | None = error
+    while at is not None:
+        for frame in reversed(traceback.extract_tb(at.__traceback__)):
+            if os.path.realpath(frame.filename).startswith(f"{folder}{os.sep}"):
+                return f"{short_path(frame.filename)}:{frame.lineno}"
+        at = at.__cause__ or at.__context__
     return None
-
-
-def _frames(error: BaseException | None) -> Iterator[traceback.FrameSummary]:
-    """Yield the frames of an exception's traceback, innermost first."""
-    while error is not None:
-        yield from reversed(traceback.extract_tb(error.__traceback__))
-        error = error.__cause__ or error.__context__
 
 
 # Texts of TVM's exceptions without details for its developers.
@@ -235,9 +226,7 @@ def _with_names(sentence: str, program: str) -> str:
         _, _, behind = program.partition(f"# {found[0]}\n")
         line = behind.lstrip().partition("\n")[0]
         name = (BLOCK if "SBlock" in found[0] else LOOP).match(line)
-        if name:
-            return f"'{name[1]}'"
-        return ""
+        return f"'{name[1]}'" if name else ""
 
     return " ".join(NODE.sub(named, sentence).split()).replace(" .", ".")
 
@@ -328,7 +317,10 @@ def texts_in(folder: Path) -> Mapping[str, str]:
     files."""
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.py")):
-        nodes = list(_nodes(path))
+        try:
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, SyntaxError, RecursionError):
+            continue
         parts = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in nodes:
             if node in parts:  # of a text with variables
@@ -341,11 +333,3 @@ def texts_in(folder: Path) -> Mapping[str, str]:
 def place_of(text: str, folder: Path) -> str:
     """Return file and line of a text in the Python files of a folder; empty if there is none."""
     return texts_in(folder).get(text, "")
-
-
-def _nodes(path: Path) -> Iterator[ast.AST]:
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return
-    yield from ast.walk(tree)

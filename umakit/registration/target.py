@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TVM targets of accelerators and their attributes.
 
-A new target *kind* needs C++ in TVM 0.27, and existing kinds refuse unknown attributes. A target
-*tag* has neither problem, so each accelerator is a tag over the kind `c`. Overridden attributes
-travel in the target's `keys`, the only open list that TVM keeps through copying and JSON export;
-defaults stay here.
-
-A target also takes part in operator strategies: UMA v1 used Relay's strategies, and on Relax the
-same idea is a custom legalization (the compute) followed by an S-TIR schedule.
+A new target *kind* needs C++ in TVM 0.27, and existing kinds refuse unknown attributes, so each
+accelerator is a *tag* over the kind `c`. Overridden attributes travel in the target's `keys`, the
+only open list that TVM keeps through copying and JSON export. A strategy of UMA v1 is a custom
+legalization (the compute) here, followed by an S-TIR schedule.
 """
 
 from __future__ import annotations
@@ -28,21 +25,8 @@ ATTRIBUTE_PREFIX = "umakit."
 ACCELERATOR_KEY = "umakit"
 
 
-@dataclass(frozen=True)
-class _Registered:
-    attributes: dict[str, AttributeValue]
-    owner: str
-
-    def same_as(self, attributes: Mapping[str, AttributeValue], owner: str) -> bool:
-        # True == 1 in Python, so types are compared too.
-        ours, theirs = (
-            {name: (type(value), value) for name, value in each.items()}
-            for each in (self.attributes, attributes)
-        )
-        return owner == self.owner and ours == theirs
-
-
-_REGISTERED: dict[str, _Registered] = {}
+_REGISTERED: dict[str, tuple[dict[str, AttributeValue], str]] = {}
+"""Attributes with their defaults, and the owner, by target."""
 
 
 def check_target_name(name: str) -> None:
@@ -82,18 +66,20 @@ def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: 
     False if the same backend registered the tag before.
     """
     owner_name = f"{type(owner).__module__}.{type(owner).__qualname__}"
-    registered = _REGISTERED.get(name)
-    if registered is not None and registered.same_as(attributes, owner_name):
-        return False
-    if registered is not None:
+    if name in _REGISTERED:
+        known, known_owner = _REGISTERED[name]
+        # True == 1 in Python, unlike in JSON.
+        texts = {json.dumps(each, sort_keys=True) for each in (known, dict(attributes))}
+        if owner_name == known_owner and len(texts) == 1:
+            return False
         raise TargetAttributeError(
-            f"target {name!r} is registered already, by {registered.owner}",
+            f"target {name!r} is registered already, by {known_owner}",
             where=owner_name,
             fix="give one of them another target_name",
         )
     config = {"kind": "c", "keys": [name, ACCELERATOR_KEY, "cpu"], "tag": name}
     tvm_api.tvm.target.register_tag(name, config)
-    _REGISTERED[name] = _Registered(dict(attributes), owner_name)
+    _REGISTERED[name] = dict(attributes), owner_name
     return True
 
 
@@ -105,17 +91,17 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
         TargetAttributeError: the target or an attribute is unknown, or a value differs in type from
             the default.
     """
-    registered = _lookup(name)
+    registered = _attributes(name)
     for attribute, value in sorted(overrides.items()):
-        if attribute not in registered.attributes:
-            close = closest(attribute, registered.attributes)
-            every = f"known: {', '.join(sorted(registered.attributes)) or 'none'}"
+        if attribute not in registered:
+            close = closest(attribute, registered)
+            every = f"known: {', '.join(sorted(registered)) or 'none'}"
             raise TargetAttributeError(
                 f"there is no attribute {attribute!r}",
                 where=f"target {name!r}",
                 fix=f"write {close}" if close else every,
             )
-        expected = type(registered.attributes[attribute])
+        expected = type(registered[attribute])
         if type(value) is not expected:
             raise TargetAttributeError(
                 f"attribute {attribute!r} is {expected.__name__}, not {type(value).__name__}",
@@ -142,7 +128,7 @@ def target_attributes(target: tvm_api.Target) -> dict[str, AttributeValue]:
         TargetAttributeError: the target is not a registered accelerator.
     """
     is_private = not target.tag and ACCELERATOR_KEY in target.keys
-    attributes = {} if is_private else dict(_lookup(str(target.tag)).attributes)
+    attributes = {} if is_private else dict(_attributes(str(target.tag)))
     for key in target.keys:
         if key.startswith(ATTRIBUTE_PREFIX):
             name, _, value = key.removeprefix(ATTRIBUTE_PREFIX).partition("=")
@@ -150,13 +136,13 @@ def target_attributes(target: tvm_api.Target) -> dict[str, AttributeValue]:
     return attributes
 
 
-def _lookup(name: str) -> _Registered:
+def _attributes(name: str) -> dict[str, AttributeValue]:
     if name not in _REGISTERED:
         raise TargetAttributeError(
             f"target {name!r} is not a registered accelerator",
             fix="call register() of its backend first",
         )
-    return _REGISTERED[name]
+    return _REGISTERED[name][0]
 
 
 Compute = Callable[[Any, list[Any], Any], Any]
@@ -168,8 +154,6 @@ ScheduleFunction = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Implementation:
-    """A computation of an operator, with an optional schedule."""
-
     compute: Compute
     schedule: ScheduleFunction | None
     name: str
@@ -201,11 +185,8 @@ class OpStrategy:
 
     def best(self) -> Implementation | None:
         """Return the implementation of the highest plevel; None without implementations."""
-        return max(
-            enumerate(self.implementations),
-            key=lambda item: (item[1].plevel, item[0]),
-            default=(0, None),
-        )[1]
+        latest = reversed(self.implementations)
+        return max(latest, key=lambda each: each.plevel, default=None)
 
 
 def legalization(
@@ -232,8 +213,7 @@ def legalization(
             variable = lowered.args[0]
             schedule = tvm_api.Schedule(builder.get()[variable])
             chosen.schedule(schedule)
-            scheduled = schedule.mod["main"]
-            builder.update_func(variable, scheduled)
+            builder.update_func(variable, schedule.mod["main"])
         return lowered
 
     return rule

@@ -105,7 +105,6 @@ def tokens_of(text: str, with_strings: bool = False) -> Tokens:
 
 
 def macro_of(text: str) -> tuple[str, Macro] | None:
-    """Return name and definition of the rest of a line `#define`; None if malformed."""
     match = DEFINITION.fullmatch(text)
     if match is None:
         return None
@@ -117,7 +116,6 @@ def macro_of(text: str) -> tuple[str, Macro] | None:
 
 
 def is_identifier(token: str) -> bool:
-    """Whether a token is a name or a keyword."""
     return token[0].isalpha() or token[0] in "_$"
 
 

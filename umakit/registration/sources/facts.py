@@ -284,7 +284,6 @@ class MacroTables:
         return frozenset(found & self._several.keys())
 
     def finder(self, seen: Seen) -> FactFinder:
-        """Return the fact finder for some visible definitions."""
         if seen not in self._finders:
             table = dict(self._same)
             for name, file in sorted(seen):

@@ -102,7 +102,6 @@ class SourceTree:
         return AcceleratorConfigError(f"sources.{what}", where=where, fix=fix)
 
     def content(self, name: str) -> bytes:
-        """Return the content of a file."""
         try:
             return (self.root / name).read_bytes()
         except OSError as error:
@@ -132,7 +131,6 @@ class SourceTree:
         return None
 
     def licences(self) -> dict[str, bytes]:
-        """Return the files of the licence by name."""
         found: dict[str, bytes] = {}
         for name in self.section.licence:
             if not (self.root / name).is_file():
