@@ -126,8 +126,10 @@ def _offer_of_parts(
     groups = clusters(module.graph, is_importable)
     _, regions = extract(module, groups)
     inputs = values_at(module, flat, [region_inputs(region) for region in regions])
+    nodes = {node.name: node for node in module.graph.nodes}
+    rows = _in_pytorch((nodes[name], error) for name, error in refused.items() if name in nodes)
     offers = [
-        Offer(frozenset(), _refused_placements(module.graph, refused), 0),
+        Offer(frozenset(), rows, 0),
         *(
             _offer_of_part(region, values, backends, options)
             for region, values in zip(regions, inputs, strict=True)
@@ -140,14 +142,11 @@ def _offer_of_parts(
     )
 
 
-def _refused_placements(
-    graph: torch.fx.Graph, refused: Mapping[str, ModelError]
-) -> tuple[Placement, ...]:
-    nodes = {node.name: node for node in graph.nodes}
+def _in_pytorch(refused: Iterable[tuple[Node, ModelError]]) -> tuple[Placement, ...]:
     return tuple(
-        Placement(str(nodes[name].target), name, PYTORCH, error.what, node=name)
-        for name, error in refused.items()
-        if name in nodes and not follows_source(nodes[name])
+        Placement(str(node.target), node.name, PYTORCH, error.what, node=node.name)
+        for node, error in refused
+        if not follows_source(node)
     )
 
 
@@ -161,19 +160,14 @@ def _offer_of_part(
     try:
         network, partitioned = partition_model(program, backends, name="network", options=options)
     except ModelError as error:
-        rows = tuple(
-            Placement(str(node.target), node.name, PYTORCH, error.what, node=node.name)
-            for node in region.graph.nodes
-            if node.op == "call_function" and not follows_source(node)
-        )
-        return Offer(frozenset(), rows, 0)
+        calls = (node for node in region.graph.nodes if node.op == "call_function")
+        return Offer(frozenset(), _in_pytorch((node, error) for node in calls), 0)
     return _offer(region.graph, network, partitioned, names)
 
 
 def _offer(
     graph: torch.fx.Graph, network: Network, partitioned: Partitioned, names: Mapping[str, str]
 ) -> Offer:
-    """Return a partition result as an offer for a graph."""
     nodes = {node.name: node for node in graph.nodes}
     found = {
         label: nodes[names[source.given]]
@@ -185,19 +179,13 @@ def _offer(
     return Offer(
         frozenset(node.name for node in taken),
         tuple(
-            Placement(
-                r.operator,
-                r.name,
-                PYTORCH if r.where == CPU else r.where,
-                r.reason,
-                r.macs,
-                found[r.name].name if r.name in found else "",
-            )
+            Placement(r.operator, r.name, PYTORCH if r.where == CPU else r.where, r.reason, r.macs,
+                      found[r.name].name if r.name in found else "")
             for r in rows
             if not r.changes_layout
         ),
         partitioned.report.offloaded_macs,
-    )
+    )  # fmt: skip
 
 
 def _taken(
@@ -225,13 +213,9 @@ def _taken(
 
 
 def has_integers(node: Node) -> bool:
-    """Whether a node yields integers for torch."""
     value = node.meta.get("val")
     first = value[0] if isinstance(value, (tuple, list)) and value else value
     return isinstance(first, torch.Tensor) and not first.dtype.is_floating_point
-
-
-# --- exporting ------------------------------------------------------------------------------------
 
 
 @one_export_at_a_time
@@ -321,7 +305,6 @@ def values_at(
 
 
 def copied(values: Any) -> Any:
-    """Return nested values with their tensors cloned."""
     return pytree.tree_map(
         lambda value: value.clone() if isinstance(value, torch.Tensor) else value, values
     )

@@ -56,7 +56,6 @@ class Accelerators:
     options: ExportOptions
 
     def backends(self) -> list[Backend]:
-        """Return the backends, found or loaded again."""
         return [find_backend(name) for name in self.names]
 
 
@@ -92,7 +91,9 @@ class Region(torch.nn.Module):  # type: ignore[misc]
         None if the part was compiled for these shapes already.
         """
         shapes = shapes_of(values)
-        if any(is_traced(each) for each in values):
+        tensors = (each for each in values if isinstance(each, torch.Tensor))
+        if any(type(each) not in (torch.Tensor, torch.nn.Parameter) for each in tensors):
+            # Symbolic, during the export of a program.
             raise InputError(
                 f"{self.name} is not compiled for the shapes {list(shapes)}",
                 fix="call the module with such tensors before it is exported",
@@ -113,13 +114,6 @@ class Region(torch.nn.Module):  # type: ignore[misc]
 def shapes_of(values: Sequence[Any]) -> Shapes:
     """Return the key of values in `Region.libraries`."""
     return tuple(tuple(v.shape) if isinstance(v, torch.Tensor) else v for v in values)
-
-
-def is_traced(value: Any) -> bool:
-    """Whether a value is symbolic, during the export of a program."""
-    return isinstance(value, torch.Tensor) and (
-        type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
-    )
 
 
 class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
@@ -288,12 +282,7 @@ def offloaded_module(
     progress: Progress = lambda stage: None,
     by_layer: bool = False,
 ) -> OffloadedModule:
-    """Offload the parts of a network that accelerators take.
-
-    Args:
-        flat: arguments of an inference; parts are compiled for their shapes.
-        by_layer: make one part per layer instead of as few parts as possible.
-    """
+    """Offload the parts of a network that accelerators take."""
     progress("partitioning")
     module = eager_graph(program)
     offer = find_offer(program, module, flat, accelerators.backends(), accelerators.options)

@@ -75,7 +75,6 @@ def offload(
 def accelerators_of(
     backend: BackendChoice | Sequence[BackendChoice], options: ExportOptions | None
 ) -> Accelerators:
-    """Return the accelerators for parts of a network."""
     chosen = list(backend) if isinstance(backend, (list, tuple)) else [backend]
     names = []
     for each in chosen:

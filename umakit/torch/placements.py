@@ -67,7 +67,6 @@ class Offload:
 def text_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()
 ) -> str:
-    """Return a table as text, without control characters; `right` names right-aligned columns."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -60,12 +60,10 @@ def is_conversion(node: Node) -> bool:
 
 
 def follows_source(node: Node) -> bool:
-    """Whether a node selects one of several results of another node."""
     return node.op == "call_function" and node.target is operator.getitem
 
 
 def yields_tensors(node: Node) -> bool:
-    """Whether a node yields one or several tensors."""
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else [value]
     return bool(values) and all(isinstance(each, torch.Tensor) or each is None for each in values)
@@ -130,7 +128,8 @@ def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[lis
         if any(is_conversion(each) for each in layer):
             keys[node] = layer[0]
         elif node.op == "call_function":
-            alone = len(sources) == 1 and not has_weights(node)
+            has_weights = any(each.op == "get_attr" for each in node.all_input_nodes)
+            alone = len(sources) == 1 and not has_weights
             keys[node] = keys[sources[0]] if alone else node
     found = []
     for group in groups:
@@ -141,11 +140,6 @@ def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[lis
             parts.setdefault(key, []).append(node)
         found += _in_order(list(parts.values())) or [list(group)]
     return found
-
-
-def has_weights(node: Node) -> bool:
-    """Whether an operator reads a weight."""
-    return any(each.op == "get_attr" for each in node.all_input_nodes)
 
 
 def _in_order(parts: list[list[Node]]) -> list[list[Node]] | None:
@@ -187,12 +181,7 @@ def writes(node: Node) -> bool:
 def extract(
     module: torch.fx.GraphModule, groups: Sequence[Sequence[Node]]
 ) -> tuple[torch.fx.GraphModule, list[torch.fx.GraphModule]]:
-    """Move groups of nodes into separate modules; the module stays unchanged.
-
-    Returns:
-        A module that calls the regions as `region_0`, `region_1` and so on, and the regions. A
-        region with one result returns the result, other regions return a tuple.
-    """
+    """Move groups of nodes into separate modules; the module stays unchanged."""
     regions, interfaces = [], []
     for group in groups:
         region, inputs, outputs = _region(module, group)
