@@ -28,13 +28,9 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class TakenLayer:
-    """A layer that an accelerator takes if it has the first choice.
+    """A layer that an accelerator, or `CPU`, takes if it has the first choice.
 
-    Attributes:
-        target: the accelerator, or `CPU`.
-        operators: operators of the layer.
-        cycles: cycles of the target's clock for one inference; None if unknown.
-        source: source of the cycles.
+    `cycles` are of the target's clock, for one inference; None if unknown.
     """
 
     target: str

@@ -46,11 +46,8 @@ Key = tuple[int, bytes]
 
 @dataclass(frozen=True)
 class ConstantRoles:
-    """Roles of the constants of a network before fusion.
-
-    Attributes:
-        roles: roles by row of the offload report and digest of the constant's bytes.
-    """
+    """Roles of a network's constants before fusion, by row of the offload report and digest of the
+    bytes."""
 
     roles: Mapping[Key, str] = field(default_factory=dict)
 

@@ -215,8 +215,6 @@ class HostSources:
 
     Attributes:
         core: name of the core for its macros; empty for the library without a core.
-        files: C files.
-        flags: compiler flags: folders of headers, and macros.
         linked: objects and libraries.
         versions: modification times of all files, including headers.
     """

@@ -31,7 +31,6 @@ class RegisteredKernel:
     """A pattern with the C text of its call.
 
     Attributes:
-        pattern: name of the pattern.
         call: the call; names are from `c_declaration`, `$scratch` and `$scratch_bytes`.
         scratch: size of the working memory in bytes: C text, a function of the layer, or None.
         place: file and line of the registration.

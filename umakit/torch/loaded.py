@@ -43,8 +43,6 @@ class TensorSpec:
     Attributes:
         name: name in the network.
         c_name: name as a C identifier.
-        shape: extents of the tensor.
-        dtype: dtype of the elements.
         alignment: alignment of the address, in bytes.
         is_state: whether the tensor is a state, which an output of the network replaces.
         zero: zero point: the integer that represents 0.

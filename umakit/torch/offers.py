@@ -69,7 +69,6 @@ class Offer:
 
     Attributes:
         taken: names of the offloaded nodes.
-        placements: a row for each operator.
         macs: multiply-accumulates that `uma partition` would offload.
     """
 

@@ -45,12 +45,8 @@ Shapes = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Accelerators:
-    """The accelerators for a network.
-
-    Attributes:
-        names: names of backends, or paths of their folders, in order of priority.
-        options: options of the compilation.
-    """
+    """Names of backends, or paths of their folders, in order of priority, and options to
+    compile."""
 
     names: tuple[str, ...]
     options: ExportOptions

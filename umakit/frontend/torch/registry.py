@@ -77,12 +77,8 @@ Conversion = Callable[[Graph, Node, Arguments], Expr]
 
 @dataclass(frozen=True)
 class OperatorConverter:
-    """Conversion of an operator.
-
-    Attributes:
-        arguments: names of the supported arguments; other arguments must have their defaults.
-        convert: function that converts a node.
-    """
+    """The conversion of an operator, and its supported arguments; others must have their
+    defaults."""
 
     arguments: frozenset[str]
     convert: Conversion

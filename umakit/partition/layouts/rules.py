@@ -32,11 +32,7 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Flip:
-    """A change of layout of whole regions.
-
-    Attributes:
-        target: the new layout, `NHWC` or `NCHW`; the old layout is the other one.
-    """
+    """A change of layout of whole regions to `target`, `NHWC` or `NCHW`, from the other one."""
 
     target: str
 

@@ -129,13 +129,7 @@ TYPES = frozenset(("struct", "union", "enum", "class"))
 
 @dataclass(frozen=True)
 class Declaration:
-    """Tokens at file scope up to a semicolon or a body.
-
-    Attributes:
-        head: tokens outside of braces.
-        body: the tokens in braces.
-        is_function: whether the braces are a function's body.
-    """
+    """Tokens at file scope up to a semicolon, `head`, or up to the braces around `body`."""
 
     head: Tokens
     body: Tokens = ()
@@ -162,10 +156,7 @@ class Declarations:
     """The declarations and directives of a file.
 
     Attributes:
-        found: declarations.
         used: tokens that always count as used: of assembler and of `#pragma weak`.
-        includes: include directives.
-        macros: definitions of macros.
         is_clear: whether all braces match.
     """
 

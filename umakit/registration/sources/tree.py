@@ -26,14 +26,8 @@ PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_+., -]*[A-Za-z0-9_+.,-])?")
 
 @dataclass(frozen=True)
 class SourceTree:
-    """The files of a library, by path relative to its root.
-
-    Attributes:
-        backend: name of the backend.
-        root: the library's folder.
-        section: the section `[sources]`.
-        where: path of `accel.toml`.
-    """
+    """The files of a library, by path relative to its root, as `[sources]` of the file `where`
+    says."""
 
     backend: str
     root: Path

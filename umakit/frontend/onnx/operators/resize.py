@@ -38,7 +38,6 @@ class Axis:
     """One axis of a resize.
 
     Attributes:
-        number: number of the axis.
         size, result: elements of the operand and of the result.
         scale: scale of the model, or `result / size` in float32 if the model gives sizes.
         width: size of the result for aligned corners: `size * scale`, not rounded, where ONNX
