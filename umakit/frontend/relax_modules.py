@@ -127,8 +127,7 @@ def _bind_symbolic_dimensions(
 
 
 def _name_operators(module: IRModule) -> tuple[IRModule, dict[str, SourceOperator]]:
-    """Name every operator call after its variable, numbered if taken; return the operators by name
-    too."""
+    """Name every operator call after its variable; return the operators by name too."""
     names: dict[Any, str] = {}
     sources: dict[str, SourceOperator] = {}
     bindings = list(tvm_api.bindings_of(module["main"]))

@@ -46,22 +46,19 @@ Key = tuple[int, bytes]
 
 @dataclass(frozen=True)
 class ConstantRoles:
-    """Roles of a network's constants before fusion, by row of the offload report and digest of the
-    bytes."""
+    """Roles of constants before fusion, by row of the offload report and digest of the bytes."""
 
     roles: Mapping[Key, str] = field(default_factory=dict)
 
     def role(self, rows: Iterable[int], array: npt.NDArray[Any]) -> str:
-        """Return the role of a constant that operators of some rows read, such as `weights`, or
-        `UNKNOWN`."""
+        """Return the role of a constant for the operators of some rows, or `UNKNOWN`."""
         digest = _digest(array)
         found = (self.roles.get((row, digest)) for row in rows)
         return next((role for role in found if role is not None), UNKNOWN)
 
 
 def constant_roles(main: tvm_api.Function) -> ConstantRoles:
-    """Collect the roles of all constants before fusion; calls carry their rows of the offload
-    report."""
+    """Collect the roles of all constants before fusion; calls carry their rows."""
     roles: dict[Key, str] = {}
     definitions: dict[Any, Any] = {b.var: b.value for b in tvm_api.bindings_of(main)}
     for call in definitions.values():

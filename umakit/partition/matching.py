@@ -54,8 +54,7 @@ class Refusals:
                 self.reasons[row] = [*others, *found]
 
     def given_to_other(self, target: str, context: tvm_api.PatternCheckContext) -> str:
-        """Return the accelerator assigned to an operator of a match, if it is another one; else
-        empty."""
+        """Return the other accelerator that an operator of a match is assigned to, or ""."""
         if not self.assigned:
             return ""
         found = (self.assigned.get(row, target) for row in sorted(_matched_operators(context)))
@@ -155,8 +154,7 @@ def offloaded_rows(module: IRModule, provenance: Provenance) -> dict[int, str]:
 
 
 def reason_of(number: int, operator: str, refusals: dict[str, Refusals]) -> str:
-    """Return the reason why an operator stayed on the CPU; names the backend if there are
-    several."""
+    """Return why an operator stayed on the CPU, for each of several backends."""
     answers = []
     for backend, refused in refusals.items():
         if number in refused.reasons:

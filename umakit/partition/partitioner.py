@@ -167,8 +167,7 @@ def _decided_by_order(
 def partition_module(
     module: IRModule, backends: Sequence[Backend], parameters: Mapping[str, Any] | None = None
 ) -> IRModule:
-    """Partition a Relax module without a report, only with TVM's own passes; first bind
-    `parameters`."""
+    """Partition a Relax module with bound `parameters` by TVM's passes alone, without a report."""
     if parameters:
         module = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
     refusals = {backend.target_name: Refusals() for backend in backends}

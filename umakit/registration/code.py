@@ -47,8 +47,7 @@ def last_raised() -> BaseException | None:
 
 
 def raised(error: BaseException, backend: Backend | None) -> str:
-    """Describe an exception: type, quoted text, and the line of the backend's code that raised
-    it."""
+    """Describe an exception: type, quoted text, and the backend's line that raised it."""
     return _described(error, None if backend is None else _place(error, str(backend.folder)))
 
 
@@ -89,8 +88,7 @@ def called_board_notes(
 
 
 def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:
-    """Return a backend's hook for external calls, with checks of exceptions and results; None
-    without."""
+    """Return a backend's hook for external calls, with checks of its results; None without."""
     hook = backend.codegen.replace_call_extern if backend else None
     if backend is None or hook is None:
         return None
@@ -124,8 +122,7 @@ def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
 
 
 def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> bool | str:
-    """Return the answer of a pattern's predicate to a layer: True accepts; False or a sentence
-    refuses."""
+    """Return a predicate's answer to a layer: True accepts; False or a sentence refuses."""
     what = f"predicate of pattern {pattern.name!r}"
     try:
         answer = called(backend, what, ask)
@@ -313,8 +310,7 @@ def _parameters(function: str, frame: FrameType | None) -> list[str]:
 
 
 def texts_in(folder: Path) -> Mapping[str, str]:
-    """Return file and line, `passes.py:12`, of the first of equal texts in a folder's Python
-    files."""
+    """Return file and line, `passes.py:12`, of texts in a folder's Python files."""
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.py")):
         try:

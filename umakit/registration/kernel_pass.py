@@ -230,8 +230,7 @@ _known: WeakKeyDictionary[Backend, dict[frozenset[str], list[HostSources]]] = We
 
 
 def host_sources(backend: Backend, identifiers: Collection[str]) -> list[HostSources]:
-    """Return the files of a backend, once without a core and once for each core, cached by
-    backend."""
+    """Return the files of a backend, cached: without a core, and for each core."""
     known, names = _known.setdefault(backend, {}), frozenset(identifiers)
     if names not in known:
         known[names] = list(_host_sources(backend, names))

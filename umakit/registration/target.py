@@ -111,8 +111,7 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
 
 
 def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> tvm_api.Target:
-    """Create a target like `create_target`, with all attributes and without registering a name with
-    TVM."""
+    """Create a target with all attributes, without registering a name with TVM."""
     return tvm_api.Target({"kind": "c", "keys": _keys(name, attributes)})
 
 

@@ -256,8 +256,7 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 def exported_part(
     region: torch.fx.GraphModule, values: Sequence[Any]
 ) -> tuple[torch.export.ExportedProgram, dict[str, str]]:
-    """Export a part of a program; return the program, and its node names by name in the part's
-    program."""
+    """Export a part; return the program, and the part's node names by the program's."""
     for node in region.graph.nodes:
         node.meta.pop("from_node", None)
     with quiet_torch(), torch.no_grad():

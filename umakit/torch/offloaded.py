@@ -45,8 +45,7 @@ Shapes = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Accelerators:
-    """Names of backends, or paths of their folders, in order of priority, and options to
-    compile."""
+    """Names of backends or paths of their folders, in order, and options to compile."""
 
     names: tuple[str, ...]
     options: ExportOptions

@@ -214,8 +214,7 @@ def extract(
 def with_attributes(
     graph: torch.fx.Graph, module: torch.fx.GraphModule, others: Mapping[str, Any]
 ) -> torch.fx.GraphModule:
-    """Return a graph as a module, with the tensors and modules it names, from `others` or the
-    module."""
+    """Return a graph as a module, with attributes from `others`, else from the module."""
     named = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
     found = {name: attrgetter(name)(module) for name in sorted(named - others.keys())}
     return torch.fx.GraphModule({**found, **others}, graph)

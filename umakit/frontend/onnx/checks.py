@@ -149,8 +149,7 @@ def check_values(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_operators(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse operators of other domains and QOperator nodes, except operators that are
-    rewritten."""
+    """Refuse operators of other domains and QOperator nodes, except rewritten ones."""
     for node in all_nodes(proto.graph):
         where, label = str(path), f"operator {node.op_type} of node {node.name!r}"
         if is_rewritten(node):

@@ -126,8 +126,7 @@ def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) 
 def _check_weights(
     graph: TfliteGraph, operator: TfliteOperator, dtype: str, label: str, where: str
 ) -> None:
-    """Refuse nonzero zero points of weights for kernels that assume 0, and biases without a
-    scale."""
+    """Refuse zero points of weights for kernels that assume 0, and biases without a scale."""
     weights = graph.tensors[operator.inputs[1]]
     if dtype in ("int8", "int16") and operator.code in ZERO_FOR_ZERO and weights.zero_points.any():
         raise ModelError(

@@ -36,8 +36,7 @@ from umakit.tvm_api import IRModule, relax
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a TensorFlow Lite file. Weights become constants; the default name is the file's
-    stem."""
+    """Import a TensorFlow Lite file, by default under its stem. Weights become constants."""
     try:
         data = path.read_bytes()
     except OSError as error:

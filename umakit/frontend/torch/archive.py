@@ -58,8 +58,7 @@ def is_torch_file(path: Path) -> bool:
 
 
 def register_quantized_operators() -> None:
-    """Import the module that registers PT2E's quantize and dequantize, which saved programs
-    name."""
+    """Register PT2E's quantize and dequantize, which saved programs name."""
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
 
@@ -134,8 +133,7 @@ def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
 
 
 def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesIO:
-    """Return a copy of the archive without content that is unpickled, imported, evaluated or
-    executed."""
+    """Return a copy of the archive with nothing to unpickle, import, evaluate or execute."""
     from umakit.frontend.torch.schema import Refused, plain_program
 
     copy = io.BytesIO()

@@ -220,8 +220,7 @@ class Converter(Importer):  # type: ignore[misc]
         return converter.convert(self, node, arguments)
 
     def _label_of(self, node: Node) -> str:
-        """Return the name of a node. Quantize and dequantize take the name of the related
-        operator."""
+        """Return a node's name; a quantize or dequantize has that of the related operator."""
         follows = False
         while any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize")):
             follows = True
@@ -235,8 +234,7 @@ class Converter(Importer):  # type: ignore[misc]
         return node.name if node.op == "placeholder" else self._names.label(node)
 
     def _item_of(self, node: Node) -> tvm_api.Expr | None:
-        """Return one element of a node with several results; None for unused, unsupported
-        elements."""
+        """Return one of several results; None for an unused, unsupported one."""
         source, position = node.args
         whole: tvm_api.Expr = self.env[source]
         if isinstance(whole.ty, relax.TensorType):
@@ -276,8 +274,7 @@ class Converter(Importer):  # type: ignore[misc]
             )
 
     def _constant(self, node: Node) -> tvm_api.Expr:
-        """Return a Relax constant for a tensor that depends on weights only. Equal tensors share
-        one constant."""
+        """Return a tensor that depends on weights only; equal tensors share one constant."""
         tensor = self.fake(node)
         dtype = self.dtype(tensor.dtype, node)
         if tensor.layout != torch.strided:

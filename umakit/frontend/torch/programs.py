@@ -109,8 +109,7 @@ def check_inference(node: torch.fx.Node, names: Names) -> None:
 def refused_operators(
     program: torch.export.ExportedProgram, where: str, input_shapes: InputShapes
 ) -> Mapping[str, ModelError]:
-    """Return the refusals of `import_torch` by node name, except those of state, inputs and
-    outputs."""
+    """Return the refusals of `import_torch` by node, except of state, inputs and outputs."""
     names = Names(program, where)
     refused: dict[str, ModelError] = {}
     for node in program.graph.nodes:

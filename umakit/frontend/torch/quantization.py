@@ -162,8 +162,7 @@ def _is_movement(call: Expr) -> bool:
 
 
 def in_front_of_dequantize(graph: Graph, value: Expr) -> Expr:
-    """Move a data movement in front of the dequantize of its operands; return other values
-    unchanged."""
+    """Move a data movement in front of its operands' dequantize; keep other values."""
     call = graph.definition(value)
     if isinstance(call, Call) and tvm_api.operator_name(call) == "nn.pad":
         return _padded_integers(graph, call, value)

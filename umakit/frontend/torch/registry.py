@@ -77,8 +77,7 @@ Conversion = Callable[[Graph, Node, Arguments], Expr]
 
 @dataclass(frozen=True)
 class OperatorConverter:
-    """The conversion of an operator, and its supported arguments; others must have their
-    defaults."""
+    """A conversion, and its supported arguments; others must have their defaults."""
 
     arguments: frozenset[str]
     convert: Conversion

@@ -53,8 +53,7 @@ LONGEST, MOST_NODES, LARGEST, LARGEST_POWER = 20_000, 2_000, 2**63, 64
 
 
 def is_arithmetic(text: str) -> bool:
-    """Return whether an expression holds only bounded numbers, symbols, operators and known
-    functions."""
+    """Return whether a text has only bounded numbers, symbols, operators, known functions."""
     if len(text) > LONGEST:
         return False
     try:
@@ -137,8 +136,7 @@ KEPT_METADATA = ("stack_trace", "nn_module_stack", "from_node")
 
 
 class Refused(Exception):
-    """A part of a program that is damaged or would make torch load something. The message names
-    it."""
+    """The message names a part of a program that is damaged or would make torch load something."""
 
 
 def plain_program(content: Any) -> dict[str, Any]:
@@ -280,8 +278,7 @@ def _is_identifier(text: str) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """Return whether a text is a safe module or weight name: short, printable, without quotes or
-    backslashes."""
+    """Return whether a name is short and printable, without quotes or backslashes."""
     return len(text) <= 10_000 and text.isprintable() and not set("\"'\\") & set(text)
 
 

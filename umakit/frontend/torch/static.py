@@ -272,8 +272,7 @@ def _type_by_torch(node: torch.fx.Node, mode: Any) -> Any:
 
 
 def _is_foldable(target: Any) -> bool:
-    """Return whether an operator is a pure function of tensors and numbers, computable at
-    import."""
+    """Return whether an operator is a pure function of tensors and numbers."""
     if not isinstance(target, torch._ops.OpOverload):
         return True
     texts = any(str(argument.type).startswith(("str", "Optional[str")) for argument in

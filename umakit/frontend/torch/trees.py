@@ -26,8 +26,7 @@ DEEPEST = 64
 
 
 class UnknownTree(Exception):
-    """A tree specification with other nodes than tuples, lists and dictionaries. The message names
-    it."""
+    """The message names what a tree has besides tuples, lists and dictionaries."""
 
 
 def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:

@@ -305,8 +305,7 @@ class Sides:
         self._everything += taken + left
 
     def together(self, items: Collection[Hashable], cost: int, *, left: bool = False) -> None:
-        """Add a cost, once, for items that are not all on one side, `left` with an item that is
-        always left."""
+        """Add a cost, once, for items that are not all on one side, or all `left`."""
         members: list[Hashable] = [("item", item) for item in dict.fromkeys(items)]
         if left:
             members.append(SINK)

@@ -241,8 +241,7 @@ def integer_reduction(call: Call, flip: Flip) -> Rule | None:
 
 
 def global_average(call: Call, flip: Flip) -> Rule | None:
-    """A global average pool, computed as a mean over the positions: both add in 32 bits and rescale
-    the sum once."""
+    """A global average pool as a mean: both add in 32 bits and rescale the sum once."""
     data = call.args[0]
     shape, result = tvm_api.static_shape(data), tvm_api.static_shape(call)
     if shape is None or result is None or flip.source != CHANNELS_FIRST:
@@ -309,8 +308,7 @@ def transpose(call: Call, flip: Flip) -> Rule | None:
 
 
 def transpose_of_kept(call: Call, flip: Flip) -> Rule | None:
-    """A transpose of a tensor with a fixed layout that yields the other layout; None for other
-    transposes."""
+    """A transpose from a fixed layout to the other layout; None for other transposes."""
     data = call.args[0]
     shape = tvm_api.static_shape(data)
     if shape is None:

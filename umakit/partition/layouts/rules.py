@@ -73,8 +73,7 @@ class Flip:
 
 
 def moves_nothing(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Whether a transpose keeps the order of elements in memory, because only axes of size 1
-    move."""
+    """Whether a transpose keeps elements in order, because only axes of size 1 move."""
     moved = [axis for axis in axes if shape[axis] != 1]
     return moved == sorted(moved)
 

@@ -226,8 +226,7 @@ class _Reader:
             self.result.used += line.text.split()
 
     def _other_branch(self, before: _State) -> None:
-        """Restore the state at the condition, and keep the declarations begun in the last
-        branch."""
+        """Restore the state at the condition; keep declarations begun in the last branch."""
         now = self._now
         if now.kind and not before.kind:
             self._other_heads.append(now.head)

@@ -263,8 +263,7 @@ class MacroTables:
         self._finders: dict[Seen, FactFinder] = {}
 
     def seen(self, file: str, lines: Sequence[Line], unit: Collection[str]) -> Seen:
-        """Return the definitions in a compiled file's `unit` of macros that a file uses, if they
-        differ."""
+        """Return the definitions in a `unit` of the macros of a file that differ."""
         if file not in self._reached:
             self._reached[file] = self._reach(lines)
         return frozenset(

@@ -66,8 +66,7 @@ def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
 
 
 def header_contents(backend: Backend) -> list[bytes]:
-    """Return the contents of the library headers that generated C includes, directly or indirectly;
-    empty without a library."""
+    """Return the headers that generated C includes, also indirectly; empty without a library."""
     tree = source_tree(backend)
     if tree is None:
         return []

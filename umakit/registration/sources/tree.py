@@ -26,8 +26,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_+., -]*[A-Za-z0-9_+.,-])?")
 
 @dataclass(frozen=True)
 class SourceTree:
-    """The files of a library, by path relative to its root, as `[sources]` of the file `where`
-    says."""
+    """The files of a library, by path relative to its root, for `[sources]` of a file."""
 
     backend: str
     root: Path
@@ -89,8 +88,7 @@ class SourceTree:
     def error(
         self, what: str, value: str = "", fix: str = "correct it in [sources]"
     ) -> AcceleratorConfigError:
-        """Return an error of this section; `what` starts with the key and a colon, `value` is its
-        wrong part."""
+        """Return an error of this section. `what` begins with the key and a colon."""
         key = what.partition(":")[0]
         where = line_of_value(self.where, "sources", key, value)
         return AcceleratorConfigError(f"sources.{what}", where=where, fix=fix)
@@ -139,8 +137,7 @@ class SourceTree:
         return found
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Refuse names that build tools do not accept, and names that are equal on some
-        machines."""
+        """Refuse names that build tools refuse, and names that are equal on some machines."""
         taken: dict[str, str] = {}
         for name in names:
             if not all(map(PLAIN.fullmatch, name.split("/"))):
@@ -169,8 +166,7 @@ def source_tree(backend: Backend) -> SourceTree | None:
 
 
 def library_paths(backend: Backend) -> list[Path]:
-    """Return the files of a backend's library except headers; empty if the library cannot be
-    read."""
+    """Return a library's files except headers; empty if the library cannot be read."""
     try:
         tree = source_tree(backend)
         names = () if tree is None else (*tree.sources, *tree.section.headers, *tree.licences())

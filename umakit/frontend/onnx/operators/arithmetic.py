@@ -135,8 +135,7 @@ def dropout(node: Node) -> Any | None:
 
 @converts("Mean Sum")
 def mean_or_sum(node: Node) -> Any:
-    """Sum and Mean of several tensors, added from left to right. A single tensor is returned
-    unchanged."""
+    """Sum and Mean, added from left to right. A single tensor is returned unchanged."""
     total, *others = node.inputs
     for other in others:
         total = node.emit(op.add(total, other))

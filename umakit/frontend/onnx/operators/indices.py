@@ -34,8 +34,7 @@ def along_an_axis(node: Node) -> None:
 @converts("GatherND", "batch_dims")
 @converts("ScatterND", "reduction")
 def in_the_last_axis(node: Node) -> None:
-    """Check constant indices of GatherND and ScatterND. The last axis of the indices is a
-    position."""
+    """Check constant indices of GatherND and ScatterND, whose last axis is a position."""
     indices, shape = node.constant(1), _data_shape(node)
     if indices is None or shape is None or not indices.ndim:
         return

@@ -72,8 +72,7 @@ def pair(node: Rewriter) -> None:
 
 @rewrites("QLinearConcat", MICROSOFT)
 def concat(node: Rewriter) -> None:
-    """QLinearConcat: scale and zero point of the result, then each input with scale and zero
-    point."""
+    """QLinearConcat: scale and zero point of the result, then inputs, each with its own."""
     parts = [_dequantized(node, first) for first in range(2, len(node.proto.input), 3)]
     _quantize(node, 0, node.add("Concat", *parts, **node.attributes()))
 

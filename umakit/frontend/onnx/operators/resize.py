@@ -95,8 +95,7 @@ the operand."""
 
 
 def _rounded(x: Array, *, up: bool) -> Array:
-    """Return the nearest whole numbers. Values within `TIE` of a half count as ties, as in ONNX
-    Runtime."""
+    """Return the nearest whole numbers. As in ONNX Runtime, ties are within `TIE` of a half."""
     below = np.floor(x)
     rest = x.astype(np.float64) - below
     tie = np.abs(rest - 0.5) <= TIE

@@ -126,8 +126,7 @@ def _cells(node: Node, kind: str, reversals: Sequence[bool]) -> list[Cell]:
 def _activation(
     node: Node, name: str, alphas: Iterator[float], betas: Iterator[float]
 ) -> Activation:
-    """Return an activation. Activations with parameters take the next values of alphas and
-    betas."""
+    """Return an activation, with its parameters from the next values of alphas and betas."""
     usual = PARAMETERS.get(name.lower())
     if usual is None:
         raise node.refuse(

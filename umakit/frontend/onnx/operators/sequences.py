@@ -21,8 +21,7 @@ def _elements(node: Node) -> list[Expr]:
 
 
 def _position(node: Node, at: int, default: int, count: int) -> int:
-    """Return the position that input `at` gives, below `count`; negative positions count from the
-    end."""
+    """Return the position in input `at`, below `count`. Negative ones count from the end."""
     position = default
     if node.input(at) is not None:
         array = node.constant(at)

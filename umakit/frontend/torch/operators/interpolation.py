@@ -126,8 +126,7 @@ def _cubic(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts(_names("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"), f"{SIZES} align_corners")
 def _antialiased(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Antialiased interpolation: downscaling widens the kernel, and outside elements do not
-    count."""
+    """Antialiased: downscaling widens the kernel, and outside elements do not count."""
     _check_floats(graph, node, given)
     if graph.type_of(node)[0][-1] == 1:
         raise graph.refuse(

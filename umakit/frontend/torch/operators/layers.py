@@ -33,8 +33,7 @@ def _product(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("linear.default", "input weight bias", decomposed=False)
 def _linear(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Rows times matrix, converted directly: torch's decomposition depends on the input's
-    strides."""
+    """Rows times matrix. Torch's decomposition would depend on the input's strides."""
     shape, result = graph.type_of(given["input"])[0], graph.type_of(node)[0]
     emit, rows = graph.block_builder.emit, graph.value(given["input"])
     if len(shape) != 2:
@@ -101,8 +100,7 @@ converts("avg_pool3d.default", POOL_ARGUMENTS)(_average_pool(3))
 
 @converts("_adaptive_avg_pool2d.default", "self output_size")
 def _adaptive_average_pool(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Adaptive average pool. Windows of equal size become an average pool, which has an integer
-    form."""
+    """Windows of equal size become an average pool, which has an integer form."""
     shape, outputs = graph.type_of(given["self"])[0], graph.type_of(node)[0]
     if len(shape) != 4 or any(n % m for n, m in zip(shape[2:], outputs[2:], strict=True)):
         return graph.by_tvm(node)
