@@ -379,17 +379,11 @@ def check_pattern(name: object, pattern: object) -> None:
 
 def check_driver_names(sources: Sequence[str], headers: Sequence[str]) -> None:
     """Refuse a driver with exchanged sources and headers."""
-    suffixes = [PurePath(name).suffix for name in sources]
-    others = [PurePath(name).suffix for name in headers]
+    are_headers = all(PurePath(name).suffix in HEADER_SUFFIXES for name in sources)
     in_c = (*C_SUFFIXES, *CXX_SUFFIXES)
-    if (
-        any(each in in_c for each in others)
-        and suffixes
-        and all(each in HEADER_SUFFIXES for each in suffixes)
-    ):
-        named = f"sources={[*headers]!r}, headers={[*sources]!r}"
+    if sources and are_headers and any(PurePath(name).suffix in in_c for name in headers):
         raise BackendError(
             f"_register_driver got headers as sources ({', '.join(sources)}) and sources "
             f"as headers ({', '.join(headers)})",
-            fix=f"write {named}",
+            fix=f"write sources={[*headers]!r}, headers={[*sources]!r}",
         )

@@ -59,8 +59,8 @@ def check_buffer_alignment(backend: Backend) -> None:
         try:
             registers = read_register_map(path.read_text(encoding="utf-8"), short_path(path))
         except (OSError, ValueError, RegisterMapError):
-            registers = None  # `uma check` reports the fault
-        if registers is not None:
+            pass  # `uma check` reports the fault
+        else:
             check_map_alignment(registers, backend, path)
     stated = [("map_alignment", *each) for each in _alignments_of_simulator(backend)]
     design, file = backend.configuration.rtl, backend.configuration.path

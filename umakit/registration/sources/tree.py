@@ -192,9 +192,9 @@ def input_files(
 def _files_of(backend: Backend) -> Iterator[Path]:
     with os.scandir(backend.folder) as entries:
         yield from [Path(entry) for entry in entries if entry.is_file()]
-    yield from (backend.folder / name for name in backend.driver.sources)
-    yield from (backend.folder / name for name in backend.driver.headers)
-    yield from (backend.folder / name for name in backend.driver.compiled)
+    driver = backend.driver
+    names = (*driver.sources, *driver.headers, *driver.compiled)
+    yield from (backend.folder / name for name in names)
     yield from library_paths(backend)
     yield from design_paths(backend.configuration.rtl, backend.folder)
 
