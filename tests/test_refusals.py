@@ -86,7 +86,6 @@ frontend/onnx/importer.py NamingImporter.run: is put together
 frontend/onnx/files.py make_padding_explicit
 frontend/simplify.py _not_supported
 frontend/tflite/graph.py _Reader._is_constant: the values of tensor … end early
-frontend/tflite/graph.py read_graph: is not a TensorFlow Lite file
 frontend/torch/converter.py Converter._check_result: yields one tensor
 frontend/torch/converter.py Converter._constant
 frontend/torch/converter.py Converter._convert_node

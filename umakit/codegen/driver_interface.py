@@ -18,7 +18,7 @@ from umakit.errors import BackendError, short_path
 from umakit.lower import Kernel
 from umakit.lower.driver_calls import Parameter
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.patterns.driver import declared_pointers
+from umakit.patterns.driver import declared
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text, place_of
 from umakit.registration.sources.needed import known_functions
@@ -197,7 +197,7 @@ def _pointers_of(pattern: object) -> Mapping[str, str]:
     """Return the dtypes of a pattern's pointers by name; empty for patterns of several dtypes."""
     if not isinstance(pattern, OperatorPattern) or not isinstance(pattern.dtypes, str):
         return {}
-    return declared_pointers(pattern)
+    return declared(pattern)[0]
 
 
 def _given(operand: Parameter | tvm_api.PrimExpr) -> Given:

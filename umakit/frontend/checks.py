@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of an imported network: sizes of tensors, element types, constant indices."""
+"""Checks that all importers share: sizes of inputs and tensors, element types, indices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import Model
+from umakit.frontend.model import InputShapes, Model
 from umakit.tvm_api import Call, relax
 
 LARGEST_OBJECT = 2**63 - 1
@@ -26,17 +26,7 @@ MOST_COPIES = 16
 
 
 def check_sizes(module: tvm_api.IRModule, where: str) -> None:
-    """Refuse a network with a tensor that C cannot address or that exceeds the compiler's memory.
-
-    Args:
-        module: module with a Relax function `main`.
-        where: name of the network in error messages.
-
-    Raises:
-        ModelError: a tensor exceeds `LARGEST_OBJECT` bytes, a tensor computed from constants alone
-            exceeds `LARGEST_CONSTANT`, or all tensors computed from constants together exceed
-            `LARGEST_CONSTANT` plus `MOST_COPIES` times the bytes of the constants.
-    """
+    """Refuse a tensor that C cannot address, and constants that exceed the compiler's memory."""
     main = module["main"]
     varying = set(main.params)
     computed = given = 0
@@ -78,6 +68,24 @@ def _check(variable: tvm_api.Var, most: int, complaint: str, where: str) -> None
         )
 
 
+def check_wanted_sizes(wanted: InputShapes, ranks: Mapping[str, int | None], where: str) -> None:
+    """Refuse sizes for an unknown input, and as many sizes as an input has no dimensions.
+
+    `ranks` has the number of dimensions by input, None where the number is not checked.
+    """
+    for unknown in sorted(wanted.keys() - ranks.keys()):
+        raise ModelError(
+            f"there is no input {unknown!r}", where=where, fix=f"inputs are {', '.join(ranks)}"
+        )
+    for name, rank in ranks.items():
+        if rank is not None and name in wanted and len(wanted[name]) != rank:
+            raise ModelError(
+                f"input {name!r} has {rank} dimensions, not {len(wanted[name])}",
+                where=where,
+                fix=f"give --input-shapes {rank} sizes for it",
+            )
+
+
 ELEMENT_TYPES = frozenset(
     "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
 )
@@ -85,21 +93,11 @@ ELEMENT_TYPES = frozenset(
 
 
 def check_element_types(model: Model, where: str) -> None:
-    """Refuse a network that computes with unsupported element types.
-
-    Args:
-        model: a simplified network.
-        where: file or model name in error messages.
-
-    Raises:
-        ModelError: names the input or node, and the element type.
-    """
-    for kind, tensors in (("input", model.inputs), ("output", model.outputs)):
-        for tensor in tensors:
-            if tensor.dtype not in ELEMENT_TYPES:
-                raise _refused(
-                    f"{kind} {tensor.name!r} is of the element type", tensor.dtype, where
-                )
+    """Refuse a simplified network that computes with unsupported element types."""
+    edges = [("input", tensor) for tensor in model.inputs]
+    for kind, tensor in (*edges, *(("output", tensor) for tensor in model.outputs)):
+        if tensor.dtype not in ELEMENT_TYPES:
+            raise _refused(f"{kind} {tensor.name!r} is of the element type", tensor.dtype, where)
     for binding in tvm_api.bindings_of(model.module["main"]):
         call = binding.value
         node = tvm_api.name_of(call) or str(binding.var.name)
@@ -127,13 +125,6 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
     """Refuse constant indices that are out of range.
 
     Call this before constants are folded: TVM would read outside of the tensor.
-
-    Args:
-        module: a Relax module.
-        where: model name in error messages.
-
-    Raises:
-        ModelError: names operator, node, index and size.
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value

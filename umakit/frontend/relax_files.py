@@ -53,17 +53,6 @@ def is_json(path: Path) -> bool:
 
 
 def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a Relax module that `tvm.ir.save_json` wrote.
-
-    Args:
-        path: the file, UTF-8.
-        name: name of the model in C; default: the file's stem.
-        input_shapes: sizes by input name, for symbolic dimensions.
-
-    Raises:
-        ModelError: the file is not JSON, is not a module, was saved by another version of TVM, or
-            holds a network that `import_relax` refuses.
-    """
     try:
         text = path.read_text("utf-8-sig")
         _check_graph(json.loads(text), path)
@@ -82,13 +71,7 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
 
 
 def _check_functions_called(module: IRModule, path: Path) -> None:
-    """Refuse a module whose kernels call C functions outside of math.h.
-
-    Generated C calls the functions by name. Without this check, a file could call `system`.
-
-    Raises:
-        ModelError: shows the first such function.
-    """
+    """Refuse a module whose kernels call C functions outside of math.h, such as `system`."""
     for variable, function in tvm_api.prim_functions(module):
         for call in tvm_api.collect(function.body, tvm_api.Call):
             if str(getattr(call.op, "name", "")).endswith("_extern"):
@@ -109,11 +92,6 @@ def _place(error: Exception) -> str:
 
 
 def load(path: Path) -> object:
-    """Load a file that `tvm.ir.save_json` wrote.
-
-    Raises:
-        ModelError: TVM cannot load the file.
-    """
     try:
         module = tvm_api.load_json(path.read_text("utf-8-sig"))
         if isinstance(module, IRModule):
@@ -130,8 +108,7 @@ def load(path: Path) -> object:
 def check(path: Path, input_shapes: InputShapes) -> None:
     """Run every import step in which a damaged module could crash the process.
 
-    Raises:
-        Exception: any error of TVM. Refusals of umakit are suppressed, as the import repeats them.
+    Errors of TVM are raised. Refusals of umakit are not, as the import repeats them.
     """
     with contextlib.suppress(UmakitError):
         module = load(path)
@@ -140,11 +117,7 @@ def check(path: Path, input_shapes: InputShapes) -> None:
 
 
 def _check_in_another_process(path: Path, input_shapes: InputShapes) -> None:
-    """Import a file in another process, because TVM aborts its process if objects are missing.
-
-    Raises:
-        ModelError: a signal or an unexpected error ended the process.
-    """
+    """Import a file in another process, because TVM aborts its process if objects are missing."""
     status = _status_of_fork(path, input_shapes)
     if status is None:
         shapes = {name: [int(size) for size in shape] for name, shape in input_shapes.items()}
@@ -161,10 +134,9 @@ def _check_in_another_process(path: Path, input_shapes: InputShapes) -> None:
 
 
 def _status_of_fork(path: Path, input_shapes: InputShapes) -> int | None:
-    """Import a file in a fork of this process. Return the exit code, or the negative signal number.
+    """Import a file in a fork, and return the exit code, or the negative signal number.
 
-    Returns:
-        None if a fork is unsafe: other threads may hold locks that the fork would wait for.
+    None if a fork is unsafe: other threads may hold locks that the fork would wait for.
     """
     if threading.active_count() > 1 or not hasattr(os, "fork"):
         return None
@@ -194,11 +166,7 @@ def _status_of_fork(path: Path, input_shapes: InputShapes) -> int | None:
 
 
 def _check_graph(graph: object, path: Path) -> None:
-    """Refuse JSON that is not a Relax module, and modules with parts foreign to a network.
-
-    Raises:
-        ModelError: names the part.
-    """
+    """Refuse JSON that is not a Relax module, and modules with parts foreign to a network."""
     if isinstance(graph, dict) and graph.get("format") == REPORT_FORMAT:
         raise ModelError(
             "is a report that `uma report --json` printed, not a model",

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, last_line, symbolic_notice, type_specification
+from umakit.frontend.checks import check_wanted_sizes
+from umakit.frontend.model import (
+    InputShapes,
+    Model,
+    Quantization,
+    TensorSpecification,
+    last_line,
+    symbolic_notice,
+    type_specification,
+)
 from umakit.text.escaping import shown
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
@@ -23,19 +32,7 @@ def import_relax(
     input_shapes: InputShapes,
     where: str = "",
 ) -> Model:
-    """Import a Relax module.
-
-    Args:
-        module: Relax module with a function `main`.
-        name: name of the model in C.
-        parameters: values of parameters of `main` by name.
-        input_shapes: sizes by input name, for symbolic dimensions.
-        where: file name in error messages; default: `name`.
-
-    Raises:
-        ModelError: the module is not well-formed, or lacks `main` or a requested input or
-            parameter.
-    """
+    """Import a Relax module; `where` is the file in messages, the name by default."""
     where = where or name
     if "main" not in [variable.name_hint for variable in module.functions]:
         raise ModelError(
@@ -62,13 +59,12 @@ def import_relax(
     with_weights = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
     bound, notices = _bind_symbolic_dimensions(with_weights, where, input_shapes)
     main = bound["main"]
-    inputs = tuple(type_specification(p.name, p.ty, where) for p in main.params)
-    fields = tvm_api.tuple_fields(main.ret_ty)
-    labels = ["output"] if len(fields) == 1 else [f"output_{i}" for i in range(len(fields))]
-    outputs = tuple(type_specification(n, f, where) for n, f in zip(labels, fields, strict=True))
+    parameters_left = [(str(parameter.name), None) for parameter in main.params]
+    count = len(tvm_api.tuple_fields(main.ret_ty))
+    labels = [("output" if count == 1 else f"output_{i}", None) for i in range(count)]
+    inputs, outputs = specifications(bound, parameters_left, labels, where)
     named, sources = _name_operators(bound)
-    model = Model(symbol_part(name), named, inputs, outputs, tuple(notices))
-    return replace(model, sources=sources)
+    return Model(symbol_part(name), named, inputs, outputs, tuple(notices), sources=sources)
 
 
 def _check_inference(module: IRModule, where: str) -> None:
@@ -93,45 +89,32 @@ def _check_inference(module: IRModule, where: str) -> None:
 def _bind_symbolic_dimensions(
     module: IRModule, where: str, input_shapes: InputShapes
 ) -> tuple[Any, list[str]]:
-    """Bind every symbolic dimension of `main`: to the requested size, or to 1 with a notice.
-
-    Raises:
-        ModelError: a requested shape names an unknown input or does not fit.
-    """
-    parameters = list(module["main"].params)
-    names = [str(parameter.name) for parameter in parameters]
-    for unknown in sorted(set(input_shapes) - set(names)):
-        raise ModelError(
-            f"there is no input {unknown!r}", where=where, fix=f"inputs are {', '.join(names)}"
-        )
+    """Bind every symbolic dimension of `main`: to the requested size, or to 1 with a notice."""
+    shapes: dict[str, Any] = {
+        str(p.name): getattr(p.ty, "shape", None) for p in module["main"].params
+    }
+    ranks = {name: None if shape is None else len(shape) for name, shape in shapes.items()}
+    check_wanted_sizes(input_shapes, ranks, where)
     values: dict[Any, int] = {}
     notices: list[str] = []
-    for name, parameter in zip(names, parameters, strict=True):
-        shape = getattr(parameter.ty, "shape", None)
+    for name, shape in shapes.items():
         if shape is None:
             raise ModelError(
                 f"input {name!r} has no known rank",
                 where=where,
                 fix="give its type a shape, which may be symbolic",
             )
-        wanted = input_shapes.get(name)
-        if wanted is not None and len(wanted) != len(shape):
-            raise ModelError(
-                f"input {name!r} has {len(shape)} dimensions, not {len(wanted)}",
-                where=where,
-                fix=f"give --input-shapes {len(shape)} sizes for it",
-            )
-        for dimension, size in zip(shape, wanted or (), strict=False):
+        for dimension, size in zip(shape, input_shapes.get(name, ()), strict=False):
             if isinstance(dimension, tirx.Var):
                 values.setdefault(dimension, int(size))
-    for name, parameter in zip(names, parameters, strict=True):
-        for dimension in parameter.ty.shape:
+    for name, shape in shapes.items():
+        for dimension in shape:
             if isinstance(dimension, tirx.Var) and dimension not in values:
                 values[dimension] = 1
                 notices.append(symbolic_notice(name, str(dimension)))
     if values:
         module = tvm_api.relax_transform.BindSymbolicVars(values, "main")(module)
-    for name, parameter in zip(names, module["main"].params, strict=True):
+    for name, parameter in zip(shapes, module["main"].params, strict=True):
         bound = tvm_api.static_type_shape(parameter.ty)
         if name in input_shapes and bound != tuple(input_shapes[name]):
             raise ModelError(
@@ -144,13 +127,7 @@ def _bind_symbolic_dimensions(
 
 
 def _name_operators(module: IRModule) -> tuple[IRModule, dict[str, SourceOperator]]:
-    """Name every operator call after its variable for use in reports.
-
-    A number suffix makes duplicate names unique.
-
-    Returns:
-        The module, and the operators of `main` by name, in order.
-    """
+    """Name every operator call after its variable; return the operators by name too."""
     names: dict[Any, str] = {}
     sources: dict[str, SourceOperator] = {}
     bindings = list(tvm_api.bindings_of(module["main"]))
@@ -166,29 +143,66 @@ def _name_operators(module: IRModule) -> tuple[IRModule, dict[str, SourceOperato
             name = f"{own}_{number}"
         names[binding.var] = name
         sources[name] = SourceOperator(name, own, len(sources), kind=kind)
-    named = rename_operators(module, lambda each: names.get(each.var) or str(each.var.name))
-    return named, sources
+    return with_spans(module, lambda b: _name_of(b, names.get(b.var))), sources
 
 
-def rename_operators(module: IRModule, name_of: Callable[[Any], str]) -> IRModule:
-    """Attach a name to every operator call of `main`, as a source span.
+Named = Sequence[tuple[str, Quantization | None]]
+"""Names of tensors with what is known of their quantization."""
 
-    Args:
-        module: a Relax module.
-        name_of: function from a binding to the node name in reports.
+
+def specifications(
+    module: IRModule, inputs: Named, outputs: Named, where: str
+) -> tuple[tuple[TensorSpecification, ...], tuple[TensorSpecification, ...]]:
+    """Return the specifications of the parameters and of the results of `main`."""
+    main = module["main"]
+    types = [parameter.ty for parameter in main.params], tvm_api.tuple_fields(main.ret_ty)
+    found, results = (
+        tuple(
+            replace(type_specification(name, type_, where), quantization=quantization)
+            for (name, quantization), type_ in zip(named, of, strict=True)
+        )
+        for named, of in zip((inputs, outputs), types, strict=True)
+    )
+    return found, results
+
+
+def name_calls(module: IRModule, ends: Mapping[str, str]) -> IRModule:
+    """Name each operator call after the node whose result is the next one in `ends`.
+
+    `ends` has the nodes by the name of the variable of their last result.
     """
+    names: dict[str, str] = {}
+    pending: list[str] = []
+    for binding in tvm_api.bindings_of(module["main"]):
+        variable = str(binding.var.name)
+        pending.append(variable)
+        if variable in ends:
+            names.update(dict.fromkeys(pending, ends[variable]))
+            pending = []
+    return with_spans(module, lambda b: _name_of(b, names.get(str(b.var.name))))
+
+
+def _name_of(binding: tvm_api.VarBinding, name: str | None) -> tvm_api.Span | None:
+    """Return the span with the name of an operator's call, the variable's by default."""
+    is_operator = bool(tvm_api.operator_name(binding.value))
+    return tvm_api.name_span(name or str(binding.var.name)) if is_operator else None
+
+
+def with_spans(
+    module: IRModule, span_of: Callable[[tvm_api.VarBinding], tvm_api.Span | None]
+) -> IRModule:
+    """Give calls other source spans; `span_of` returns None for calls that keep theirs."""
 
     @tvm_api.mutator
-    class Renamer(tvm_api.PyExprMutator):
+    class Respanned(tvm_api.PyExprMutator):
         def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
-            value = self.visit_expr(binding.value)
-            if isinstance(value, Call) and tvm_api.operator_name(value):
-                span = tvm_api.name_span(name_of(binding))
+            value, span = self.visit_expr(binding.value), span_of(binding)
+            if isinstance(value, Call) and span is not None:
                 value = tvm_api.make_call(value, span=span)
             emitted = tvm_api.emit_like(self.builder_, binding.var, value)
             self.set_var_remap(binding.var, emitted)
 
-    renamer = Renamer(module)
+    mutator = Respanned(module)
     for variable, function in tvm_api.relax_functions(module):
-        renamer.builder_.update_func(variable, renamer.visit_expr(function))
-    return renamer.builder_.get()
+        mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    return mutator.builder_.get()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,14 +23,10 @@ from umakit.tvm_api import BlockBuilder, Call, Expr, IRModule, relax
 def failing_call(
     module: IRModule, run: Callable[[IRModule], object]
 ) -> tuple[Call, tvm_api.Var] | None:
-    """Return the first operator call of `main` for which a pass fails in isolation.
+    """Return the first operator call of `main`, and its variable, for which a pass fails in
+    isolation.
 
-    Args:
-        module: a Relax module.
-        run: pass that failed for the whole module; raises one of `TVM_ERRORS`.
-
-    Returns:
-        The call and its variable, or None if the pass succeeds for every single call.
+    None if the pass succeeds for every single call.
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
@@ -83,11 +80,7 @@ SCATTER, TAKE = "relax.scatter_elements", "relax.take"
 
 
 def simplify(module: IRModule, where: str) -> IRModule:
-    """Clean up a module for later stages, without changing the meaning of results.
-
-    Raises:
-        ModelError: an operator has no meaning for inference, or TVM cannot simplify the network.
-    """
+    """Clean up a module for later stages, without changing the meaning of results."""
     _refuse_zero_divisors(module, where)
     transform = tvm_api.relax_transform
     decomposing = [
@@ -96,15 +89,13 @@ def simplify(module: IRModule, where: str) -> IRModule:
         transform.CanonicalizeBindings(),
     ]
     # Folding dequantize(weight) would destroy the patterns that quantization looks for.
-    is_folded = not any(
-        "quantize" in tvm_api.operator_name(b.value) for b in _main_bindings(module)
-    )
+    used = {tvm_api.operator_name(b.value) for b in tvm_api.bindings_of(module["main"])}
+    is_folded = not any("quantize" in name for name in used)
     folding = [transform.FoldConstant()] if is_folded else []
     folding.append(transform.DeadCodeElimination())
     scatter = _unless_narrow(tvm_api.legalization(SCATTER))
     rules = {**constant_rules(), SCATTER: scatter, TAKE: _take_of_constants}
-    used = {f"relax.{tvm_api.operator_name(b.value)}" for b in _main_bindings(module)}
-    for name in used & READING:
+    for name in {f"relax.{name}" for name in used} & READING:
         rules[name] = _of_constants(rules.get(name) or tvm_api.legalization(name))
     with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(rules):
         try:
@@ -162,7 +153,7 @@ def _take_of_constants(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _refuse_zero_divisors(module: IRModule, where: str) -> None:
-    for binding in _main_bindings(module):
+    for binding in tvm_api.bindings_of(module["main"]):
         operator = tvm_api.operator_name(binding.value)
         if operator not in DIVISIONS:
             continue
@@ -184,7 +175,6 @@ def _not_supported(module: IRModule, passes: list[Any], where: str) -> ModelErro
     to_dataflow = tvm_api.relax_transform.ConvertToDataflow(min_size=1)
     every = tvm_api.Sequential([to_dataflow, *passes, tvm_api.relax_transform.LegalizeOps()])
     found = failing_call(module, every)
-    fix = "replace it in the model"
     if found is None:
         return ModelError("holds operators that cannot be simplified together", where=where)
     call, variable = found
@@ -193,12 +183,8 @@ def _not_supported(module: IRModule, passes: list[Any], where: str) -> ModelErro
         f"operator {tvm_api.operator_name(call)} of node {str(name)!r} is not supported for "
         f"{', '.join(operand_types(call))}",
         where=where,
-        fix=fix,
+        fix="replace it in the model",
     )
-
-
-def _main_bindings(module: IRModule) -> list[Any]:
-    return list(tvm_api.bindings_of(module["main"]))
 
 
 @contextlib.contextmanager
@@ -224,15 +210,7 @@ SIZES = ("shape_to_tensor", "take", "astype")
 
 
 def fold_with_numpy(module: IRModule, where: str) -> IRModule:
-    """Fold batch normalizations, sizes and shapes of constants in `main` with NumPy.
-
-    Args:
-        module: a Relax module.
-        where: name of the model in error messages.
-
-    Raises:
-        ModelError: a batch normalization is in training mode.
-    """
+    """Fold batch normalizations, sizes and shapes of constants in `main` with NumPy."""
     main = module["main"]
     folder = _Folder(module, _use_counts(main), where)
     folder.builder_.update_func(module.get_global_var("main"), folder.visit_expr(main))
@@ -240,10 +218,7 @@ def fold_with_numpy(module: IRModule, where: str) -> IRModule:
 
 
 def fold_shapes_with_numpy(module: IRModule, where: str) -> IRModule:
-    """Fold shape operators on constants of `main`, if there are any.
-
-    Args and raises: see `fold_with_numpy`.
-    """
+    """Fold shape operators on constants of `main`, if there are any."""
     values = [binding.value for binding in tvm_api.bindings_of(module["main"])]
     if any(
         tvm_api.operator_name(value) in SHAPES and isinstance(value.args[0], tvm_api.GenericConst)
@@ -253,11 +228,11 @@ def fold_shapes_with_numpy(module: IRModule, where: str) -> IRModule:
     return module
 
 
-def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
-    counts: dict[Any, int] = {}
+def _use_counts(function: tvm_api.Function) -> Counter[Any]:
+    counts = Counter[Any]()
 
     def count(variable: tvm_api.Var) -> None:
-        counts[variable] = counts.get(variable, 0) + 1
+        counts[variable] += 1
 
     for binding in tvm_api.bindings_of(function):
         tvm_api.walk(binding.value, [(tvm_api.Var, count)])
@@ -267,7 +242,7 @@ def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
 
 @tvm_api.mutator
 class _Folder(tvm_api.PyExprMutator):
-    def __init__(self, module: IRModule, uses: dict[Any, int], where: str) -> None:
+    def __init__(self, module: IRModule, uses: Counter[Any], where: str) -> None:
         super().__init__(module)
         self._uses = uses
         self._where = where
@@ -278,12 +253,10 @@ class _Folder(tvm_api.PyExprMutator):
         value = self.visit_expr(binding.value)
         emitted = tvm_api.emit_like(self.builder_, binding.var, value)
         self.set_var_remap(binding.var, emitted)
-        if self._uses.get(binding.var, 0) == 1:
+        if self._uses[binding.var] == 1:
             self._single_use.add(emitted)
-        if (
-            tvm_api.operator_name(binding.value) in SIZES
-            and tvm_api.constant_array(value) is not None
-        ):
+        is_size = tvm_api.operator_name(binding.value) in SIZES
+        if is_size and tvm_api.constant_array(value) is not None:
             self._sizes.add(emitted)
 
     def visit_call_(self, call: Call) -> Expr:
@@ -312,8 +285,7 @@ class _Folder(tvm_api.PyExprMutator):
         """Fold the computation of tensor sizes, such as the offset of negative indices.
 
         TVM's own folding covers such sizes, but quantized networks do not use it. Other constants
-        stay: the
-        conversion of an int64 bias to int32, for example, tells the arithmetic of the layer.
+        stay: the conversion of an int64 bias to int32, for example, tells the layer's arithmetic.
         """
         operator = tvm_api.operator_name(call)
         if operator == "shape_to_tensor":

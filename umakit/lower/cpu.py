@@ -82,9 +82,7 @@ def lower_cpu_operators(
             if index_checks:
                 module = keep_checked_apart(module)
             # Legalization keeps the names of variables but drops spans.
-            provenance = Provenance(
-                module["main"], lambda _, binding: rows.get(str(binding.var.name), ())
-            )
+            provenance = Provenance(module["main"], lambda b: rows.get(str(b.var.name), ()))
             fuse = [transform.AnnotateTIROpPattern(), transform.FuseOps()]
             module = tvm_api.Sequential(fuse)(module)
             fused = provenance.rows_of_calls(module)

@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice between accelerators that could take the same layer.
 
-Without costs, the first accelerator in the order of priority gets the layer. With costs, the
-accelerator with the fewest cycles for the operators in question gets them. Accelerators may fuse
-different operators, so a question is a set of operators that no accelerator's layer crosses. An
-operator of the question that an accelerator leaves to the CPU costs as many cycles as it has
-multiply-accumulates, or elements of its result if these are more. An unknown cost never wins over a
-known cost.
-
-The CPU is a candidate too if its description has costs: the CPU keeps a layer with fewer predicted
-cycles on the CPU than on every accelerator that could take the layer. If the clocks of all
-candidates are known, times are compared; else the clocks count as equal.
+Without costs, the first accelerator in the order of priority gets the layer; with costs, the one
+with the fewest cycles for the operators in question: a set that no accelerator's layer crosses. An
+operator left to the CPU costs its multiply-accumulates, or the elements of its result if these are
+more. An unknown cost never wins over a known one. The CPU, if its description has costs, keeps a
+layer that every accelerator takes longer for: times are compared if all clocks are known.
 """
 
 from __future__ import annotations
@@ -33,13 +28,9 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class TakenLayer:
-    """A layer that an accelerator takes if it has the first choice.
+    """A layer that an accelerator, or `CPU`, takes if it has the first choice.
 
-    Attributes:
-        target: the accelerator, or `CPU`.
-        operators: operators of the layer.
-        cycles: cycles of the target's clock for one inference; None if unknown.
-        source: source of the cycles.
+    `cycles` are of the target's clock, for one inference; None if unknown.
     """
 
     target: str
@@ -73,12 +64,19 @@ class Candidate:
             compared.
         source: source of the cycles.
         left_to_cpu: names of the question's operators that the accelerator would not take.
+        left_cycles: CPU cycles of these operators.
     """
 
     target: str
     cycles: int | None = None
     source: Source = NOT_COMPARED
     left_to_cpu: tuple[str, ...] = ()
+    left_cycles: int = field(default=0, repr=False, compare=False)
+
+    @property
+    def cost(self) -> int | None:
+        """The cycles, with those of operators left to the CPU; clocks count as equal."""
+        return None if self.cycles is None else self.cycles + self.left_cycles
 
     def text(self, *, with_source: bool) -> str:
         """Return the name, the cycles, and, with `with_source`, the source of the cycles."""
@@ -90,7 +88,6 @@ class Candidate:
         return f"{self.target} {figure}{left}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return `where`, and for compared cycles `cycles`, `source` and `left_to_cpu`."""
         if self.source == NOT_COMPARED:
             return {"where": self.target}
         figures = {"cycles": self.cycles, "source": self.source}
@@ -119,7 +116,6 @@ class Decision:
         return f"{self.decided}{source}: {', '.join(texts)}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return `candidates` and `decided`."""
         return {"candidates": [each.as_json() for each in self.candidates], "decided": self.decided}
 
 
@@ -129,8 +125,7 @@ BY_ORDER = "by order"
 def by_order(taken: Mapping[str, Iterable[int]]) -> dict[int, Decision]:
     """Return the decisions without costs, by row that several accelerators could take.
 
-    Args:
-        taken: rows of the offload report that each accelerator would take alone, in order.
+    `taken` has the rows that each accelerator would take alone, in order of priority.
     """
     takers: dict[int, list[str]] = {}
     for target, rows in taken.items():
@@ -146,9 +141,7 @@ def by_order(taken: Mapping[str, Iterable[int]]) -> dict[int, Decision]:
 def by_cycles(costs: LayerCosts, order: Sequence[str]) -> dict[Key, Decision]:
     """Return the decision on each operator that several accelerators, or the CPU, could take.
 
-    Args:
-        costs: known costs of the layers.
-        order: accelerators in order of priority, for layers of equal cost; the CPU is last.
+    Of equal costs, the first accelerator of `order` wins; the CPU is last.
     """
     decisions: dict[Key, Decision] = {}
     for question in _questions(costs.layers):
@@ -158,58 +151,26 @@ def by_cycles(costs: LayerCosts, order: Sequence[str]) -> dict[Key, Decision]:
         if len(takers) < 2:
             continue
         operators = tuple(dict.fromkeys(key for each in question for key in each.operators))
-        answers = [_answer(target, question, operators, costs) for target in takers]
-        compared, said = _compared(answers, costs.clocks)
+        candidates = [_candidate(target, question, operators, costs) for target in takers]
+        compared, said = _compared(candidates, costs.clocks)
         known = [(cost, place) for place, cost in enumerate(compared) if cost is not None]
         best = min(known, default=(0, 0))
         target = takers[best[1]]
-        decision = Decision(tuple(each.candidate for each in answers), said, target)
+        decision = Decision(tuple(candidates), said, target)
         taken = {key for each in question if each.target == target for key in each.operators}
         offered = {key for each in question if each.target != CPU for key in each.operators}
         decisions.update(dict.fromkeys(taken & offered, decision))
     return decisions
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """The cost of a candidate.
-
-    Attributes:
-        candidate: the accelerator, or the CPU.
-        left: CPU cycles of the operators that the candidate would not take.
-    """
-
-    candidate: Candidate
-    left: int
-
-    @property
-    def cost(self) -> int | None:
-        """The candidate's cycles plus the CPU cycles of left operators; clocks count as equal."""
-        cycles = self.candidate.cycles
-        return None if cycles is None else cycles + self.left
-
-    def time(self, clocks: Mapping[str, float]) -> float | None:
-        """Return the candidate's time plus the CPU time of left operators, in microseconds.
-
-        Args:
-            clocks: clocks in MHz by target.
-        """
-        cycles = self.candidate.cycles
-        if cycles is None:
-            return None
-        return cycles / clocks[self.candidate.target] + self.left / clocks[CPU]
-
-
 def _compared(
-    answers: Sequence[_Answer], clocks: Mapping[str, float]
+    candidates: Sequence[Candidate], clocks: Mapping[str, float]
 ) -> tuple[list[float | None], str]:
     """Return the compared costs, None for costs that are not compared, and the rule as a clause.
 
-    Args:
-        answers: answers of accelerators, followed by the CPU's if the CPU could take the layer.
-        clocks: clocks in MHz by target.
+    The CPU is the last candidate, if the CPU could take the layer.
     """
-    costs, targets = [each.cost for each in answers], [each.candidate.target for each in answers]
+    costs, targets = [each.cost for each in candidates], [each.target for each in candidates]
     if targets[-1] != CPU:
         return list(costs), _said(costs)
     *accelerators, own = costs
@@ -219,7 +180,11 @@ def _compared(
         return [*accelerators, None], f"{_said(accelerators)}; not compared with the CPU"
     if not all(target in clocks for target in targets):
         return list(costs), f"{_said(costs)}, clocks taken as equal"
-    times = [each.time(clocks) for each in answers]
+    times = [
+        None if each.cycles is None
+        else each.cycles / clocks[each.target] + each.left_cycles / clocks[CPU]
+        for each in candidates
+    ]  # fmt: skip
     equal = ", by order of equal ones" if times.count(min(filter(None, times))) > 1 else ""
     rates = ", ".join(f"{clocks[target]:g}" for target in targets)
     return times, f"least time at {rates} MHz{equal}"
@@ -236,20 +201,20 @@ def _said(costs: Sequence[int | None]) -> str:
     return f"fewest cycles{unknown}{equal}"
 
 
-def _answer(
+def _candidate(
     target: str, question: Sequence[TakenLayer], operators: Sequence[Key], costs: LayerCosts
-) -> _Answer:
+) -> Candidate:
     own = [each for each in question if each.target == target]
     taken = {key for each in own for key in each.operators}
     left = [key for key in operators if key not in taken]
     known = [each.cycles for each in own if each.cycles is not None]
     names = tuple(dict.fromkeys(name for name, _ in left))
     if len(known) < len(own):
-        return _Answer(Candidate(target, None, "unknown", names), 0)
+        return Candidate(target, None, "unknown", names)
     sources = {each.source for each in own}
     source: Source = "measured" if sources == {"measured"} else "predicted"
     cost = sum(costs.on_cpu.get(key, 1) for key in left)
-    return _Answer(Candidate(target, sum(known), source, names), cost)
+    return Candidate(target, sum(known), source, names, cost)
 
 
 def _questions(layers: Iterable[TakenLayer]) -> list[list[TakenLayer]]:

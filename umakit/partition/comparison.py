@@ -60,17 +60,20 @@ class Whole:
     @property
     def sources(self) -> str:
         """The sources of the cycles of all layers, such as `3 measured, 1 unknown`."""
-        counts = {"measured": self.measured, "predicted": self.predicted, "unknown": self.unknown}
-        return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
+        counts = (f"{count} {name}" for name, count in self._layers().items() if count)
+        return ", ".join(counts) or "none"
+
+    def _layers(self) -> dict[str, int]:
+        return {"measured": self.measured, "predicted": self.predicted, "unknown": self.unknown}
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
-        layers = {"measured": self.measured, "predicted": self.predicted, "unknown": self.unknown}
+        known = self.is_known and not self.failed
         return {
             "name": self.name,
-            "cost": self.cost if self.is_known and not self.failed else None,
-            "cycles": self.cycles if self.is_known and not self.failed else None,
-            "layers": layers,
+            "cost": self.cost if known else None,
+            "cycles": self.cycles if known else None,
+            "layers": self._layers(),
             "transposed_elements": self.transposed,
             "on_cpu": self.on_cpu,
             "failed": self.failed,
@@ -92,7 +95,6 @@ class Comparison:
 
     @property
     def best(self) -> Whole:
-        """The way taken."""
         return self.ways[self.taken]
 
     @property
@@ -130,9 +132,7 @@ def _figures(way: Whole) -> str:
     if way.failed:
         return f"not compiled ({way.failed})"
     text = f"{way.cost:,} cycles" if way.is_known else "cycles unknown"
-    parts = [
-        *([f"{way.transposed:,} for transposes"] if way.transposed else []),
-        *([f"{way.on_cpu:,} for operators left to the CPU"] if way.on_cpu else []),
-    ]
+    parts = [f"{way.transposed:,} for transposes"] if way.transposed else []
+    parts += [f"{way.on_cpu:,} for operators left to the CPU"] if way.on_cpu else []
     counted = f", with {' and '.join(parts)}" if parts else ""
     return f"{text}{counted} (layers: {way.sources})"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles of constants for the operators that read them, such as weights.
 
-Fusion loses the operator of a kernel that reads a constant. Fusion does not change constants, so
-their bytes identify them.
+Fusion loses the operator that reads a constant, but does not change constants: their bytes identify
+them.
 """
 
 from __future__ import annotations
@@ -46,32 +46,19 @@ Key = tuple[int, bytes]
 
 @dataclass(frozen=True)
 class ConstantRoles:
-    """Roles of the constants of a network before fusion.
-
-    Attributes:
-        roles: roles by row of the offload report and digest of the constant's bytes.
-    """
+    """Roles of constants before fusion, by row of the offload report and digest of the bytes."""
 
     roles: Mapping[Key, str] = field(default_factory=dict)
 
     def role(self, rows: Iterable[int], array: npt.NDArray[Any]) -> str:
-        """Return the role of a constant, an identifier such as `weights`, or `UNKNOWN`.
-
-        Args:
-            rows: rows of the offload report of the constant's reader.
-            array: values of the constant.
-        """
+        """Return the role of a constant for the operators of some rows, or `UNKNOWN`."""
         digest = _digest(array)
         found = (self.roles.get((row, digest)) for row in rows)
         return next((role for role in found if role is not None), UNKNOWN)
 
 
 def constant_roles(main: tvm_api.Function) -> ConstantRoles:
-    """Collect the roles of all constants.
-
-    Args:
-        main: a Relax function before fusion whose calls carry rows of the offload report.
-    """
+    """Collect the roles of all constants before fusion; calls carry their rows."""
     roles: dict[Key, str] = {}
     definitions: dict[Any, Any] = {b.var: b.value for b in tvm_api.bindings_of(main)}
     for call in definitions.values():

@@ -15,13 +15,7 @@ TRANSPOSED_CONVOLUTIONS = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
 
 def multiply_accumulates(operator: str, call: tvm_api.Call, result: tvm_api.Expr) -> int:
-    """Return the MACs of an operator; 0 for operators without MACs and for symbolic shapes.
-
-    Args:
-        operator: for example `nn.conv2d`.
-        call: the Relax call.
-        result: an expression of the call's type.
-    """
+    """Return the MACs of an operator; 0 for operators without MACs and for symbolic shapes."""
     if operator == "recurrent":
         gates, weights = (tvm_api.static_shape(argument) for argument in call.args[:2])
         return math.prod(gates) * weights[1] if gates and weights else 0

@@ -46,11 +46,7 @@ class Refusals:
         return False
 
     def take_layouts_off(self, elsewhere: Mapping[int, Sequence[str]]) -> None:
-        """Replace a layout as a reason by the accelerator's reasons in its own layout.
-
-        Args:
-            elsewhere: reasons by row.
-        """
+        """Replace a layout as a reason by the accelerator's reasons in its own layout, by row."""
         for row, found in elsewhere.items():
             own = self.reasons.get(row, [])
             others = [reason for reason in own if not isinstance(reason, OtherLayout)]
@@ -58,8 +54,7 @@ class Refusals:
                 self.reasons[row] = [*others, *found]
 
     def given_to_other(self, target: str, context: tvm_api.PatternCheckContext) -> str:
-        """Return the accelerator assigned to an operator of a match, if it is another one; else
-        empty."""
+        """Return the other accelerator that an operator of a match is assigned to, or ""."""
         if not self.assigned:
             return ""
         found = (self.assigned.get(row, target) for row in sorted(_matched_operators(context)))
@@ -159,8 +154,7 @@ def offloaded_rows(module: IRModule, provenance: Provenance) -> dict[int, str]:
 
 
 def reason_of(number: int, operator: str, refusals: dict[str, Refusals]) -> str:
-    """Return the reason why an operator stayed on the CPU; names the backend if there are
-    several."""
+    """Return why an operator stayed on the CPU, for each of several backends."""
     answers = []
     for backend, refused in refusals.items():
         if number in refused.reasons:
@@ -184,12 +178,7 @@ PARTS = ("args", "left", "right", "pattern")
 
 
 def check_own_patterns(backend: Backend) -> None:
-    """Refuse patterns that match no call of a quantized operator.
-
-    Raises:
-        BackendError: a pattern differs from the operator in the number of operands, or has one
-            wildcard for several constants.
-    """
+    """Refuse patterns that match no call of a quantized operator."""
     for pattern in backend.patterns:
         for alternative in pattern.alternatives:
             for call in _calls(alternative):

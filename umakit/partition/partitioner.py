@@ -14,6 +14,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError
+from umakit.frontend.relax_modules import with_spans
 from umakit.machine.cpu import Cpu
 from umakit.operators.registry import name_for_readers
 from umakit.partition.choice import Decision, Key, LayerCosts, by_cycles, by_order
@@ -72,19 +73,7 @@ def partition(
     costs: LayerCosts | None = None,
     cpu: Cpu | None = None,
 ) -> Partitioned:
-    """Partition a Relax module for backends; earlier backends have precedence.
-
-    Args:
-        module: a Relax module with a function `main`.
-        backends: backends in order of priority.
-        keep_layout: whether all regions keep their layout, see `layouts.choose`.
-        costs: cycles of layers; a layer that several backends, or the CPU, could take goes to the
-            target with the fewest cycles. None for the first backend in order.
-        cpu: the CPU of all other operators; None for any.
-
-    Raises:
-        BackendError: a predicate raised an exception or returned neither bool nor str.
-    """
+    """Partition a Relax module for backends; earlier backends have precedence."""
     module = _prepare(module, backends)
     keys = operator_keys(module)
     decisions = {}
@@ -120,7 +109,7 @@ def _partitioned(
     origins = fitted.origins or {row: row for row in range(len(operators))}
     decisions = {row: given[origin] for row, origin in origins.items() if origin in given}
     assigned = {row: decision.target for row, decision in decisions.items()}
-    provenance = Provenance(module["main"], lambda _, binding: tvm_api.rows_of(binding.value))
+    provenance = Provenance(module["main"], lambda binding: tvm_api.rows_of(binding.value))
     roles = constant_roles(module["main"])
     refusals = {backend.target_name: Refusals(assigned=assigned) for backend in backends}
     fused = fuse_all(module, backends, refusals)
@@ -171,27 +160,14 @@ def _decided_by_order(
 ) -> dict[int, Decision]:
     if len(backends) < 2:
         return {}
-    taken = {
-        each.target_name: offloaded_rows(
-            fuse_all(module, [each], {each.target_name: Refusals()}), provenance
-        )
-        for each in backends
-    }
-    return by_order(taken)
+    alone = {b.target_name: fuse_all(module, [b], {b.target_name: Refusals()}) for b in backends}
+    return by_order({name: offloaded_rows(fused, provenance) for name, fused in alone.items()})
 
 
 def partition_module(
     module: IRModule, backends: Sequence[Backend], parameters: Mapping[str, Any] | None = None
 ) -> IRModule:
-    """Partition a Relax module without a report, only with TVM's own passes.
-
-    Args:
-        module, backends: as in `partition`.
-        parameters: values of the module's parameters by name, bound as constants first.
-
-    Raises:
-        BackendError: as in `partition`.
-    """
+    """Partition a Relax module with bound `parameters` by TVM's passes alone, without a report."""
     if parameters:
         module = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
     refusals = {backend.target_name: Refusals() for backend in backends}
@@ -305,7 +281,8 @@ def with_kept_names(before: IRModule, after: IRModule) -> IRModule:
     A call without a name gets the name of the old call with the same variable. Other calls of one
     operator and type get the remaining names in order, if the numbers agree.
     """
-    if before.same_as(after) or "main" not in {v.name_hint for v, _ in _functions(after)}:
+    functions = tvm_api.relax_functions(after)
+    if before.same_as(after) or "main" not in {variable.name_hint for variable, _ in functions}:
         return after
     old, new = list(_operators(before).values()), _operators(after)
     names = {item.name for item in new.values()}
@@ -327,40 +304,23 @@ def with_kept_names(before: IRModule, after: IRModule) -> IRModule:
         if counts[0][kind] == counts[1][kind]:
             found[variable] = next(item for item in left if item.kind == kind)
             left.remove(found[variable])
-    return _renamed(after, found) if found else after
 
+    def span_of(binding: tvm_api.VarBinding) -> tvm_api.Span | None:
+        kept = found.get(binding.var)
+        return None if kept is None else kept.span or tvm_api.name_span(kept.name)
 
-def _functions(module: IRModule) -> list[tuple[Any, Any]]:
-    return list(tvm_api.relax_functions(module))
+    return with_spans(after, span_of) if found else after
 
 
 def _operators(module: IRModule) -> dict[Any, _Operator]:
     found: dict[Any, _Operator] = {}
     for binding in tvm_api.bindings_of(module["main"]):
-        call = binding.value
+        call, variable = binding.value, str(binding.var.name)
         if isinstance(call, Call):
-            span = call.span if tvm_api.name_of(call) else None
-            name = tvm_api.name_of(call) or str(binding.var.name)
-            kind = (tvm_api.operator_name(call), str(binding.var.ty))
-            found[binding.var] = _Operator(str(binding.var.name), name, kind, span)
+            name, kind = tvm_api.name_of(call), (tvm_api.operator_name(call), str(binding.var.ty))
+            span = call.span if name else None
+            found[binding.var] = _Operator(variable, name or variable, kind, span)
     return found
-
-
-def _renamed(module: IRModule, found: Mapping[Any, _Operator]) -> IRModule:
-    @tvm_api.mutator
-    class Renamer(tvm_api.PyExprMutator):
-        def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
-            kept = found.get(binding.var)
-            value = self.visit_expr(binding.value)
-            if kept is not None and isinstance(value, Call):
-                value = tvm_api.make_call(value, span=kept.span or tvm_api.name_span(kept.name))
-            emitted = tvm_api.emit_like(self.builder_, binding.var, value)
-            self.set_var_remap(binding.var, emitted)
-
-    renamer = Renamer(module)
-    main = module.get_global_var("main")
-    renamer.builder_.update_func(main, renamer.visit_expr(module["main"]))
-    return renamer.builder_.get()
 
 
 NAMES = {
@@ -378,14 +338,7 @@ NAMES = {
 
 
 def window_attributes(call: Call) -> dict[str, Any]:
-    """Return strides, padding, dilation, groups and layouts of a convolution or pool.
-
-    Args:
-        call: any call.
-
-    Returns:
-        Integers, strings and tuples of integers by name; empty for other operators.
-    """
+    """Return strides, padding, dilation, groups and layouts of a convolution or pool by name."""
     attributes = call.attrs
     if not tvm_api.operator_name(call).startswith("nn.") or not hasattr(attributes, "strides"):
         return {}
@@ -394,10 +347,7 @@ def window_attributes(call: Call) -> dict[str, Any]:
         if hasattr(attributes, relax)
     }  # fmt: skip
     return {
-        name: str(value) if name.endswith("layout") else _integers(value)
+        name: str(value) if name.endswith("layout")
+        else int(value) if isinstance(value, int) else tuple(map(int, value))
         for name, value in found.items()
-    }
-
-
-def _integers(value: Any) -> int | tuple[int, ...]:
-    return int(value) if isinstance(value, int) else tuple(int(item) for item in value)
+    }  # fmt: skip

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mapping of fused calls to the operators of the user's network.
 
-Fusion in Relax gives structurally equal groups one function, so the function cannot tell equal
-layers apart, and calls inside the function lose their source span. The data flow cannot be lost:
-this module records operator and operands of every call of the unfused network, and finds the same
-computations again inside the fused network.
+Fusion in Relax gives structurally equal groups one function, whose calls lose their source span.
+The data flow cannot be lost: operator and operands of every call of the unfused network are
+recorded, and the same computations found again inside the fused network.
 """
 
 from __future__ import annotations
@@ -23,26 +22,19 @@ Key = Any
 
 
 class Provenance:
-    """Rows of the offload report by computation.
-
-    Args:
-        main: a Relax function before fusion.
-        rows_for: (number of the call in `main`, binding) -> the call's rows of the report.
-    """
+    """Rows of the offload report by computation, from a function before fusion."""
 
     def __init__(
-        self, main: tvm_api.Function, rows_for: Callable[[int, tvm_api.Binding], Sequence[int]]
+        self, main: tvm_api.Function, rows_for: Callable[[tvm_api.Binding], Sequence[int]]
     ) -> None:
         self._known: list[_Known] = []
         values: dict[Any, Any] = {p: ("parameter", number) for number, p in enumerate(main.params)}
-        number = 0
         for binding in tvm_api.bindings_of(main):
             if isinstance(binding.value, Call):
-                result: Key = ("call", number)
+                result: Key = ("call", len(self._known))
                 keys = _keys(binding.value, values)
-                self._known.append(_Known(keys, tuple(rows_for(number, binding)), result))
+                self._known.append(_Known(keys, tuple(rows_for(binding)), result))
                 values[binding.var] = result
-                number += 1
             else:
                 values[binding.var] = _value(binding.value, values)
 
@@ -56,12 +48,7 @@ class Provenance:
 
 
 def note_rows(module: IRModule, rows: Sequence[Rows]) -> IRModule:
-    """Attach rows to the calls of `main` in order, as source spans, and make names unique.
-
-    Args:
-        module: a Relax module.
-        rows: rows of each call of `main`.
-    """
+    """Attach rows to the calls of `main` in order, as source spans, and make names unique."""
     left = iter(enumerate(rows))
 
     @tvm_api.mutator

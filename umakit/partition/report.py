@@ -103,16 +103,11 @@ class UnusedBackend:
         return f"{self.what}; {self.fix}"
 
     def as_json(self) -> dict[str, str]:
-        """Return the fields by name; keys are stable."""
         return {"backend": self.backend, "reason": self.reason, "fix": self.fix}
 
 
 def check_offload(unused: Sequence[UnusedBackend], has_backends: bool) -> None:
-    """Refuse a network without operators on one of its accelerators.
-
-    Raises:
-        OffloadError: nothing runs on an accelerator, or there is no accelerator.
-    """
+    """Refuse a network without operators on one of its accelerators."""
     if not has_backends:
         raise OffloadError(
             f"{NOTHING_RUNS}an accelerator, because the network was compiled for none",
@@ -129,13 +124,7 @@ MOST_REASONS = 2
 def unused_backend(
     backend: str, placements: Sequence[OperatorPlacement], reasons: Sequence[str]
 ) -> UnusedBackend:
-    """Return an accelerator without operators, with the most frequent reasons.
-
-    Args:
-        backend: target name of the accelerator.
-        placements: the operators of the network.
-        reasons: reason of each operator.
-    """
+    """Return an accelerator without operators, with the most frequent reasons."""
     every = list(zip(placements, reasons, strict=True))
     working = [
         (row, reason)
@@ -174,17 +163,14 @@ class OffloadReport:
 
     @property
     def total_macs(self) -> int:
-        """The number of multiply-accumulates of the whole network."""
         return sum(placement.macs for placement in self.placements)
 
     @property
     def offloaded_macs(self) -> int:
-        """The number of multiply-accumulates on accelerators."""
         return sum(p.macs for p in self.placements if p.where != CPU)
 
     @property
     def offloaded(self) -> tuple[OperatorPlacement, ...]:
-        """The operators on accelerators."""
         return tuple(p for p in self.placements if p.where != CPU)
 
     def names(self, rows: Iterable[int]) -> tuple[str, ...]:

@@ -157,23 +157,10 @@ def driver_calls(**drivers: str) -> tvm_api.Pass:
     return tir.prim_func_pass("driver_calls", replaced)
 
 
-def declared_names(pattern: OperatorPattern) -> tuple[list[str], list[str]]:
-    """Return the names of the pointers and of the numbers of `c_declaration`.
-
-    Args:
-        pattern: pattern that the backend registers.
-    """
+def declared(pattern: OperatorPattern) -> tuple[dict[str, str], list[str]]:
+    """Return the element dtypes by name of the pointers of `c_declaration`, and its numbers."""
     layer = _example(pattern, None)
-    return list(layer.pointer_types), list(layer.scalars)
-
-
-def declared_pointers(pattern: OperatorPattern) -> dict[str, str]:
-    """Return the element dtypes of the pointers of `c_declaration`, by name.
-
-    Args:
-        pattern: pattern that the backend registers.
-    """
-    return dict(_example(pattern, None).pointer_types)
+    return dict(layer.pointer_types), list(layer.scalars)
 
 
 def _example(pattern: OperatorPattern, dtype: str | None) -> Composite:

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """UMA's registration interface on Relax.
 
-The vocabulary comes from TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
-left TVM together with Relay. The constructor of a backend registers target attributes, Relax
-passes, patterns, operator strategies, TIR passes, C codegen hooks and driver sources; the kit does
-the rest.
-
-Stages take a `Backend`. Hardware teams subclass `umakit.backend.UMABackend`, which adds methods
-that call stages.
+The vocabulary is that of TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
+left TVM together with Relay. Stages take a `Backend`. Hardware teams subclass
+`umakit.backend.UMABackend`, which adds methods that call stages.
 """
 
 from __future__ import annotations
@@ -365,11 +361,7 @@ class Backend(ABC):
 
 
 def check_pattern(name: object, pattern: object) -> None:
-    """Refuse a pattern of another type than TVM's, or a name that is no text.
-
-    Raises:
-        BackendError: an argument has another type; names the argument.
-    """
+    """Refuse a pattern of another type than TVM's, or a name that is no text."""
     if not isinstance(name, str):
         raise BackendError(
             f"the name of a pattern is {name!r}, which is no text",
@@ -386,22 +378,12 @@ def check_pattern(name: object, pattern: object) -> None:
 
 
 def check_driver_names(sources: Sequence[str], headers: Sequence[str]) -> None:
-    """Refuse a driver with exchanged sources and headers.
-
-    Raises:
-        BackendError: sources are headers; names them.
-    """
-    suffixes = [PurePath(name).suffix for name in sources]
-    others = [PurePath(name).suffix for name in headers]
+    """Refuse a driver with exchanged sources and headers."""
+    are_headers = all(PurePath(name).suffix in HEADER_SUFFIXES for name in sources)
     in_c = (*C_SUFFIXES, *CXX_SUFFIXES)
-    if (
-        any(each in in_c for each in others)
-        and suffixes
-        and all(each in HEADER_SUFFIXES for each in suffixes)
-    ):
-        named = f"sources={[*headers]!r}, headers={[*sources]!r}"
+    if sources and are_headers and any(PurePath(name).suffix in in_c for name in headers):
         raise BackendError(
             f"_register_driver got headers as sources ({', '.join(sources)}) and sources "
             f"as headers ({', '.join(headers)})",
-            fix=f"write {named}",
+            fix=f"write sources={[*headers]!r}, headers={[*sources]!r}",
         )

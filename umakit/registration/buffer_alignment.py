@@ -53,18 +53,14 @@ _LONGEST = 500
 
 
 def check_buffer_alignment(backend: Backend) -> None:
-    """Compare the required alignment of a backend's map, simulator and design with the buffers'.
-
-    Raises:
-        BackendError: one of them requires more; the subclass tells whose file it is.
-    """
+    """Compare the required alignment of a backend's map, simulator and design with the buffers'."""
     path = backend.folder / MAP_FILE
     if path.is_file():
         try:
             registers = read_register_map(path.read_text(encoding="utf-8"), short_path(path))
         except (OSError, ValueError, RegisterMapError):
-            registers = None  # `uma check` reports the fault
-        if registers is not None:
+            pass  # `uma check` reports the fault
+        else:
             check_map_alignment(registers, backend, path)
     stated = [("map_alignment", *each) for each in _alignments_of_simulator(backend)]
     design, file = backend.configuration.rtl, backend.configuration.path
@@ -88,16 +84,11 @@ def check_buffer_alignment(backend: Backend) -> None:
 
 
 def buffer_alignment(backend: Backend) -> int:
-    """Return the alignment of an accelerator's buffers in bytes."""
     return max(LEAST_DMA_ALIGNMENT, backend.configuration.dma.alignment)
 
 
 def check_map_alignment(registers: RegisterMap, backend: Backend, path: Path) -> None:
-    """Compare `multiple_of` of a register map's buffer addresses with the buffers' alignment.
-
-    Raises:
-        RegisterMapError: the map requires more.
-    """
+    """Compare `multiple_of` of a register map's buffer addresses with the buffers' alignment."""
     needed, given = registers.buffer_alignment, backend.configuration.dma.alignment
     if needed > given:
         (word, *_) = (each for each in registers.buffers() if each.multiple_of == needed)
@@ -153,7 +144,6 @@ def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
 
 
 def _value(text: str, names: Mapping[str, str]) -> int | None:
-    """Return the value of an expression of C; None if unknown."""
     text, filled = "", _COMMENT.sub(" ", text)
     while filled != text and len(filled) < _LONGEST:
         text = filled

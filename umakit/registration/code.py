@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -47,22 +47,12 @@ def last_raised() -> BaseException | None:
 
 
 def raised(error: BaseException, backend: Backend | None) -> str:
-    """Describe an exception: type, quoted text, and the line of the backend that raised it.
-
-    Args:
-        error: exception from the backend's code.
-        backend: the backend; None for other code.
-    """
+    """Describe an exception: type, quoted text, and the backend's line that raised it."""
     return _described(error, None if backend is None else _place(error, str(backend.folder)))
 
 
 def raised_in(error: BaseException, folders: Iterable[Path]) -> str:
-    """Describe an exception that came through code in some folders; empty for other exceptions.
-
-    Args:
-        error: exception without a description so far.
-        folders: folders of loaded backends.
-    """
+    """Describe an exception that came through code in some folders; empty for other exceptions."""
     places = (_place(error, str(folder)) for folder in folders)
     place = next((each for each in places if each), None)
     return _described(error, place) if place else ""
@@ -78,11 +68,7 @@ def _described(error: BaseException, place: str | None) -> str:
 
 
 def included_text(backend: Backend, includes: Callable[[], str]) -> str:
-    """Return the text that a backend adds to the top of generated C files.
-
-    Raises:
-        BackendError: the backend's function raised an exception or did not return a string.
-    """
+    """Return the text that a backend adds to the top of generated C files, after a check."""
     text: object = called(backend, "includes", includes)
     return _checked(backend, "includes", text)
 
@@ -90,11 +76,6 @@ def included_text(backend: Backend, includes: Callable[[], str]) -> str:
 def called_board_notes(
     backend: Backend, hook: Callable[[DeviceUse], BoardNotes], use: DeviceUse
 ) -> BoardNotes:
-    """Return a backend's notes on its device on a board.
-
-    Raises:
-        BackendError: the backend's function raised an exception or returned another type.
-    """
     from umakit.registration.registered import BoardNotes  # imports TVM
 
     notes: object = called(backend, "board_notes", lambda: hook(use))
@@ -107,11 +88,7 @@ def called_board_notes(
 
 
 def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:
-    """Return a backend's hook for external calls, with checks of its exceptions and results.
-
-    Returns:
-        A function of the registered signature that raises BackendError; None without a hook.
-    """
+    """Return a backend's hook for external calls, with checks of its results; None without."""
     hook = backend.codegen.replace_call_extern if backend else None
     if backend is None or hook is None:
         return None
@@ -133,16 +110,7 @@ def _checked(backend: Backend, what: str, text: object) -> str:
 
 
 def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
-    """Call a function of a backend and return its result.
-
-    Args:
-        backend: the backend, for messages.
-        what: name of the hook, such as `replace_call_extern`.
-        function: the function to call.
-
-    Raises:
-        BackendError: the function raised an exception.
-    """
+    """Call a hook of a backend and return its result; any exception becomes a BackendError."""
     try:
         return function()
     except UmakitError:
@@ -154,19 +122,7 @@ def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
 
 
 def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> bool | str:
-    """Return the answer of a pattern's predicate to a layer.
-
-    Args:
-        backend: the backend.
-        pattern: a pattern of the backend.
-        ask: calls the predicate.
-
-    Returns:
-        True accepts; False or a sentence refuses.
-
-    Raises:
-        BackendError: the predicate raised an exception, or returned neither a bool nor a text.
-    """
+    """Return a predicate's answer to a layer: True accepts; False or a sentence refuses."""
     what = f"predicate of pattern {pattern.name!r}"
     try:
         answer = called(backend, what, ask)
@@ -193,12 +149,8 @@ def with_place(error: BackendError, pattern: Pattern | None) -> BackendError:
 
 def _kind(error: BaseException) -> str:
     kind = type(error)
-    is_internal = _is_from_tvm(error) and kind.__name__ != "ScheduleError"  # without importing TVM
-    return "TVM" if is_internal else kind.__name__
-
-
-def _is_from_tvm(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in ("tvm", "tvm_ffi")
+    is_from_tvm = kind.__module__.partition(".")[0] in ("tvm", "tvm_ffi")  # without importing TVM
+    return "TVM" if is_from_tvm and kind.__name__ != "ScheduleError" else kind.__name__
 
 
 def _text(error: BaseException) -> str:
@@ -214,17 +166,13 @@ def _text(error: BaseException) -> str:
 
 
 def _place(error: BaseException, folder: str) -> str | None:
-    for frame in _frames(error):
-        if os.path.realpath(frame.filename).startswith(f"{folder}{os.sep}"):
-            return f"{short_path(frame.filename)}:{frame.lineno}"
+    at: BaseException | None = error
+    while at is not None:
+        for frame in reversed(traceback.extract_tb(at.__traceback__)):
+            if os.path.realpath(frame.filename).startswith(f"{folder}{os.sep}"):
+                return f"{short_path(frame.filename)}:{frame.lineno}"
+        at = at.__cause__ or at.__context__
     return None
-
-
-def _frames(error: BaseException | None) -> Iterator[traceback.FrameSummary]:
-    """Yield the frames of an exception's traceback, innermost first."""
-    while error is not None:
-        yield from reversed(traceback.extract_tb(error.__traceback__))
-        error = error.__cause__ or error.__context__
 
 
 # Texts of TVM's exceptions without details for its developers.
@@ -250,11 +198,7 @@ KIND = re.compile(r"^(?:\w+Error|\w+\.\w+Error): ")
 
 
 def plain_tvm_text(text: str) -> str:
-    """Return the sentence in an exception's text, possibly from TVM, on one line.
-
-    Args:
-        text: text of the exception.
-    """
+    """Return the sentence in an exception's text, possibly from TVM, on one line."""
     program, _, message = text.rpartition(MESSAGE)
     lines = [line.strip() for line in message.splitlines()]
     lines = [line for line in lines if line and not line.startswith("note: run with `TVM_")]
@@ -279,9 +223,7 @@ def _with_names(sentence: str, program: str) -> str:
         _, _, behind = program.partition(f"# {found[0]}\n")
         line = behind.lstrip().partition("\n")[0]
         name = (BLOCK if "SBlock" in found[0] else LOOP).match(line)
-        if name:
-            return f"'{name[1]}'"
-        return ""
+        return f"'{name[1]}'" if name else ""
 
     return " ".join(NODE.sub(named, sentence).split()).replace(" .", ".")
 
@@ -368,14 +310,13 @@ def _parameters(function: str, frame: FrameType | None) -> list[str]:
 
 
 def texts_in(folder: Path) -> Mapping[str, str]:
-    """Return the places of texts in the Python files of a folder.
-
-    Returns:
-        File and line, `passes.py:12`, of the first string constant, by its text.
-    """
+    """Return file and line, `passes.py:12`, of texts in a folder's Python files."""
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.py")):
-        nodes = list(_nodes(path))
+        try:
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, SyntaxError, RecursionError):
+            continue
         parts = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in nodes:
             if node in parts:  # of a text with variables
@@ -388,11 +329,3 @@ def texts_in(folder: Path) -> Mapping[str, str]:
 def place_of(text: str, folder: Path) -> str:
     """Return file and line of a text in the Python files of a folder; empty if there is none."""
     return texts_in(folder).get(text, "")
-
-
-def _nodes(path: Path) -> Iterator[ast.AST]:
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return
-    yield from ast.walk(tree)

@@ -8,21 +8,22 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
 from umakit.errors import BackendError, BuildError
 from umakit.files.compiled_files import host_compiler
 from umakit.files.processes import Limits, TimeLimitError, run_limited
 from umakit.operators.offload.composite import Composite
+from umakit.patterns.driver import parameters_of
 from umakit.registration.backend import Backend
 from umakit.registration.code import called, included_text
-from umakit.registration.kernels import RegisteredKernel, kernel_calls
+from umakit.registration.kernels import RegisteredKernel, kernel_call
 from umakit.registration.sources.needed import known_functions, needed_files
 from umakit.registration.sources.tree import source_tree
 from umakit.text.c_text import CText
@@ -30,10 +31,17 @@ from umakit.text.spelling import closest
 
 
 def kernel_pass(backend: Backend) -> tvm_api.Pass:
-    """Return the pass that turns composites into calls of the backend's kernels."""
-    return kernel_calls(
-        backend.kernels, lambda kernel, layer: scratch_bytes(backend, kernel, layer)
-    )
+    """Return the pass that turns composites into calls of the kernels registered by then."""
+
+    def replace(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+        kernel = backend.kernels.get(tir.composite_name(function).partition(".")[2])
+        layer = parameters_of(function)
+        if kernel is None or layer is None:
+            return function
+        size = 0 if kernel.scratch is None else scratch_bytes(backend, kernel, layer)
+        return tir.with_body(function, kernel_call(kernel, layer, function, size))
+
+    return tir.prim_func_pass("kernel_calls", replace)
 
 
 # Sizes of the working memory of kernels, asked from the library's own functions.
@@ -88,15 +96,7 @@ int main(int argc, char **argv)
 
 
 def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) -> int:
-    """Return the bytes of scratch of a layer, the maximum over all cores.
-
-    Args:
-        kernel: a kernel with scratch.
-
-    Raises:
-        BackendError: the library's functions cannot be built or called, or the size is negative
-            or too large; with file and line of the registration.
-    """
+    """Return the bytes of scratch of a layer, the maximum over all cores."""
     what = f"the scratch of pattern {kernel.pattern}"
     if not isinstance(kernel.scratch, CText):
         own = kernel.scratch
@@ -120,11 +120,7 @@ def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) 
 
 
 def _check_defined(size: CText, backend: Backend, what: str, place: str) -> None:
-    """Refuse the text of a size that calls a function missing in the library.
-
-    Raises:
-        BackendError: the function is missing; names it and a similar function.
-    """
+    """Refuse the text of a size that calls a function missing in the library."""
     known = known_functions(backend)
     if not size.function or known is None or not known.is_whole or size.function in known.functions:
         return
@@ -174,11 +170,6 @@ def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
 
 @cache
 def _answer(program: str, sources: HostSources, values: tuple[int, ...]) -> int:
-    """Run a program that prints a size.
-
-    Raises:
-        BuildError: the program cannot be built, crashes or does not end.
-    """
     command = [str(_built(program, sources)), *map(str, values)]
     try:
         result = run_limited(command, Path.cwd(), limits=Limits(LONGEST_RUN))
@@ -224,8 +215,6 @@ class HostSources:
 
     Attributes:
         core: name of the core for its macros; empty for the library without a core.
-        files: C files.
-        flags: compiler flags: folders of headers, and macros.
         linked: objects and libraries.
         versions: modification times of all files, including headers.
     """
@@ -241,13 +230,7 @@ _known: WeakKeyDictionary[Backend, dict[frozenset[str], list[HostSources]]] = We
 
 
 def host_sources(backend: Backend, identifiers: Collection[str]) -> list[HostSources]:
-    """Return the files of a backend, once without a core and once for each core.
-
-    The files are cached by backend, because every layer of a kernel needs them.
-
-    Args:
-        identifiers: used C identifiers.
-    """
+    """Return the files of a backend, cached: without a core, and for each core."""
     known, names = _known.setdefault(backend, {}), frozenset(identifiers)
     if names not in known:
         known[names] = list(_host_sources(backend, names))
@@ -255,49 +238,23 @@ def host_sources(backend: Backend, identifiers: Collection[str]) -> list[HostSou
 
 
 def _host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[HostSources]:
-    driver, folder = backend.driver, backend.folder
-    library, section = _library_files(backend, identifiers), backend.configuration.sources
-    folders = dict.fromkeys(
-        [folder, *((folder / name).parent for name in (*driver.headers, *driver.sources))]
-    )
-    names = (*driver.sources, *driver.headers, *driver.compiled)
-    files = [*(folder / name for name in names), *library.sources, *library.others]
-    as_it_is = HostSources(
-        "",
-        (*(folder / name for name in driver.sources), *library.sources),
-        (*(f"-I{each}" for each in folders), *library.flags),
-        (*(str(folder / name) for name in driver.compiled), *library.linked),
-        tuple(each.stat().st_mtime_ns if each.exists() else 0 for each in files),
-    )
-    yield as_it_is
-    for core in section.cores if section is not None else ():
-        assert section is not None
-        macros = tuple(f"-D{define}" for define in section.macros_of(core))
-        kept = tuple(flag for flag in as_it_is.flags if not flag.startswith("-D"))
-        yield replace(as_it_is, core=core, flags=(*kept, *macros))
-
-
-@dataclass(frozen=True)
-class _LibraryFiles:
-    sources: tuple[Path, ...] = ()
-    others: tuple[Path, ...] = ()
-    flags: tuple[str, ...] = ()
-    linked: tuple[str, ...] = ()
-
-
-def _library_files(backend: Backend, identifiers: Collection[str]) -> _LibraryFiles:
-    tree = source_tree(backend)
-    if tree is None:
-        return _LibraryFiles()
-    texts = [" ".join(sorted(identifiers))]
-    for name in (*backend.driver.sources, *backend.driver.headers):
-        path = backend.folder / name
-        texts += [path.read_text("utf-8", "replace")] if path.is_file() else []
-    needed = needed_files(tree, texts)
-    folders = (tree.root / each for each in ("", *tree.section.include))
-    return _LibraryFiles(
-        tuple(tree.root / name for name in needed.sources),
-        tuple(tree.root / name for name in needed.included),
-        (*(f"-I{each}" for each in folders), *(f"-D{each}" for each in tree.section.macros)),
-        tuple(f"-l{name}" for name in tree.section.link),
-    )
+    driver, folder, tree = backend.driver, backend.folder, source_tree(backend)
+    own = [folder / name for name in (*driver.headers, *driver.sources)]
+    sources = [folder / name for name in driver.sources]
+    folders = list(dict.fromkeys([folder, *(path.parent for path in own)]))
+    linked = [str(folder / name) for name in driver.compiled]
+    files = [*own, *(folder / name for name in driver.compiled)]
+    macros: dict[str, Sequence[str]] = {"": ()}
+    if tree is not None:
+        texts = [" ".join(sorted(identifiers))]
+        texts += [path.read_text("utf-8", "replace") for path in own if path.is_file()]
+        needed, section = needed_files(tree, texts), tree.section
+        sources += [tree.root / name for name in needed.sources]
+        files += [tree.root / name for name in (*needed.sources, *needed.included)]
+        folders += [tree.root / each for each in ("", *section.include)]
+        linked += [f"-l{name}" for name in section.link]
+        macros = {"": section.macros, **{core: section.macros_of(core) for core in section.cores}}
+    versions = tuple(each.stat().st_mtime_ns if each.exists() else 0 for each in files)
+    for core, defined in macros.items():
+        flags = (*(f"-I{each}" for each in folders), *(f"-D{each}" for each in defined))
+        yield HostSources(core, tuple(sources), flags, tuple(linked), versions)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from umakit import tir, tvm_api
 from umakit.errors import BackendError, short_path
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.patterns.driver import declared_names, parameters_of
+from umakit.patterns.driver import declared
 from umakit.text.c_text import CText, read_expression
 from umakit.text.spelling import closest
 
@@ -31,7 +31,6 @@ class RegisteredKernel:
     """A pattern with the C text of its call.
 
     Attributes:
-        pattern: name of the pattern.
         call: the call; names are from `c_declaration`, `$scratch` and `$scratch_bytes`.
         scratch: size of the working memory in bytes: C text, a function of the layer, or None.
         place: file and line of the registration.
@@ -49,17 +48,6 @@ class RegisteredKernel:
 
 
 def read_kernel(pattern: object, call: object, scratch: object) -> RegisteredKernel:
-    """Check a kernel that a backend registers.
-
-    Args:
-        pattern: a pattern of `umakit.patterns`.
-        call: C text of the call.
-        scratch: as in `Scratch`.
-
-    Raises:
-        BackendError: an argument is of another type, the text is not C, or a name is unknown or
-            missing; with file and line.
-    """
     place = _place()
     try:
         if not isinstance(pattern, OperatorPattern):
@@ -70,7 +58,7 @@ def read_kernel(pattern: object, call: object, scratch: object) -> RegisteredKer
         what = f"the call of pattern {pattern.name}"
         if not isinstance(call, str):
             raise BackendError(f"{what} is no text", fix="write C, such as 'f($data, $result)'")
-        pointers, numbers = declared_names(pattern)
+        pointers, numbers = declared(pattern)
         text = read_expression(call, what)
         if not text.function:
             raise BackendError(
@@ -117,15 +105,11 @@ def _check_names(text: CText, what: str, known: Sequence[str], is_without_scratc
             f"{what} has ${unknown}, and its size is not given", fix="give it as scratch=..."
         )
     close = closest(unknown, known)
-    fix = f"there are {_listed(known)}"
+    fix = f"there are {', '.join(f'${name}' for name in known)}"
     raise BackendError(
         f"{what} has ${unknown}, which is no name of the layer",
         fix=f"write ${close}; {fix}" if close else fix,
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"${name}" for name in names)
 
 
 def _place() -> str:
@@ -138,34 +122,10 @@ def _place() -> str:
     return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
-ScratchBytes = Callable[[RegisteredKernel, Composite], int]
-"""Returns the bytes of scratch that a layer needs on every core."""
-
-
-def kernel_calls(
-    kernels: Mapping[str, RegisteredKernel], scratch_bytes: ScratchBytes
-) -> tvm_api.Pass:
-    """Return a TIR pass that turns composites into the calls of registered kernels.
-
-    Args:
-        kernels: kernels by name of the pattern; read when the pass runs.
-        scratch_bytes: function for layers of kernels with scratch.
-    """
-
-    def replace(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
-        kernel = kernels.get(tir.composite_name(function).partition(".")[2])
-        layer = parameters_of(function)
-        if kernel is None or layer is None:
-            return function
-        size = 0 if kernel.scratch is None else scratch_bytes(kernel, layer)
-        return tir.with_body(function, _call(kernel, layer, function, size))
-
-    return tir.prim_func_pass("kernel_calls", replace)
-
-
-def _call(
+def kernel_call(
     kernel: RegisteredKernel, layer: Composite, function: tvm_api.PrimFunc, size: int
 ) -> tvm_api.Stmt:
+    """Return the call of a kernel for a layer, with `size` bytes of scratch."""
     pointers = zip(layer.pointer_types, map(tir.pointer, function.params), strict=True)
     operands: dict[str, Any] = dict(pointers) | layer.scalars | {SCRATCH_BYTES: size}
     call, check, buffers = kernel.call, kernel.scratch, []

@@ -106,8 +106,6 @@ class RegisteredStrategy:
 
 @dataclass(frozen=True)
 class CodegenHooks:
-    """A backend's additions to the generated C."""
-
     includes: Callable[[], str] | None = None
     replace_call_extern: ReplaceCallExtern | None = None
 

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TVM targets of accelerators and their attributes.
 
-A new target *kind* needs C++ in TVM 0.27, and existing kinds refuse unknown attributes. A target
-*tag* has neither problem, so each accelerator is a tag over the kind `c`. Overridden attributes
-travel in the target's `keys`, the only open list that TVM keeps through copying and JSON export;
-defaults stay here.
-
-A target also takes part in operator strategies: UMA v1 used Relay's strategies, and on Relax the
-same idea is a custom legalization (the compute) followed by an S-TIR schedule.
+A new target *kind* needs C++ in TVM 0.27, and existing kinds refuse unknown attributes, so each
+accelerator is a *tag* over the kind `c`. Overridden attributes travel in the target's `keys`, the
+only open list that TVM keeps through copying and JSON export. A strategy of UMA v1 is a custom
+legalization (the compute) here, followed by an S-TIR schedule.
 """
 
 from __future__ import annotations
@@ -28,30 +25,12 @@ ATTRIBUTE_PREFIX = "umakit."
 ACCELERATOR_KEY = "umakit"
 
 
-@dataclass(frozen=True)
-class _Registered:
-    attributes: dict[str, AttributeValue]
-    owner: str
-
-    def same_as(self, attributes: Mapping[str, AttributeValue], owner: str) -> bool:
-        # True == 1 in Python, so types are compared too.
-        ours, theirs = (
-            {name: (type(value), value) for name, value in each.items()}
-            for each in (self.attributes, attributes)
-        )
-        return owner == self.owner and ours == theirs
-
-
-_REGISTERED: dict[str, _Registered] = {}
+_REGISTERED: dict[str, tuple[dict[str, AttributeValue], str]] = {}
+"""Attributes with their defaults, and the owner, by target."""
 
 
 def check_target_name(name: str) -> None:
-    """Refuse a name that cannot be a target.
-
-    Raises:
-        TargetAttributeError: the name is not a C identifier, or TVM has a target kind or tag of the
-            name.
-    """
+    """Refuse a name that is no C identifier, or that TVM has as a target kind or tag."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
         raise TargetAttributeError(f"target name {name!r} is not a C identifier")
     if name in tvm_api.Target.list_kinds():
@@ -63,12 +42,7 @@ def check_target_name(name: str) -> None:
 def check_attribute(
     target_name: str, name: str, default: object, taken: Mapping[str, AttributeValue]
 ) -> None:
-    """Refuse an attribute that UMA would refuse.
-
-    Raises:
-        TargetAttributeError: the default is None, a float or of another type, or TVM's target kind
-            or an earlier attribute has the name.
-    """
+    """Refuse an attribute that UMA would refuse."""
     where = f"target {target_name!r}"
     if not name.isidentifier():
         raise TargetAttributeError(f"attribute name {name!r} is not an identifier", where=where)
@@ -89,25 +63,23 @@ def check_attribute(
 def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: object) -> bool:
     """Register a target tag with TVM, so that `tvm.target.Target(name)` works.
 
-    Returns:
-        True for a new tag; False if the same backend registered the tag before.
-
-    Raises:
-        TargetAttributeError: another backend owns the name.
+    False if the same backend registered the tag before.
     """
     owner_name = f"{type(owner).__module__}.{type(owner).__qualname__}"
-    registered = _REGISTERED.get(name)
-    if registered is not None and registered.same_as(attributes, owner_name):
-        return False
-    if registered is not None:
+    if name in _REGISTERED:
+        known, known_owner = _REGISTERED[name]
+        # True == 1 in Python, unlike in JSON.
+        texts = {json.dumps(each, sort_keys=True) for each in (known, dict(attributes))}
+        if owner_name == known_owner and len(texts) == 1:
+            return False
         raise TargetAttributeError(
-            f"target {name!r} is registered already, by {registered.owner}",
+            f"target {name!r} is registered already, by {known_owner}",
             where=owner_name,
             fix="give one of them another target_name",
         )
     config = {"kind": "c", "keys": [name, ACCELERATOR_KEY, "cpu"], "tag": name}
     tvm_api.tvm.target.register_tag(name, config)
-    _REGISTERED[name] = _Registered(dict(attributes), owner_name)
+    _REGISTERED[name] = dict(attributes), owner_name
     return True
 
 
@@ -119,17 +91,17 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
         TargetAttributeError: the target or an attribute is unknown, or a value differs in type from
             the default.
     """
-    registered = _lookup(name)
+    registered = _attributes(name)
     for attribute, value in sorted(overrides.items()):
-        if attribute not in registered.attributes:
-            close = closest(attribute, registered.attributes)
-            every = f"known: {', '.join(sorted(registered.attributes)) or 'none'}"
+        if attribute not in registered:
+            close = closest(attribute, registered)
+            every = f"known: {', '.join(sorted(registered)) or 'none'}"
             raise TargetAttributeError(
                 f"there is no attribute {attribute!r}",
                 where=f"target {name!r}",
                 fix=f"write {close}" if close else every,
             )
-        expected = type(registered.attributes[attribute])
+        expected = type(registered[attribute])
         if type(value) is not expected:
             raise TargetAttributeError(
                 f"attribute {attribute!r} is {expected.__name__}, not {type(value).__name__}",
@@ -139,12 +111,7 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
 
 
 def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> tvm_api.Target:
-    """Create a target like `create_target`, without registering a name with TVM.
-
-    Args:
-        name: name of the accelerator.
-        attributes: values of all attributes by name.
-    """
+    """Create a target with all attributes, without registering a name with TVM."""
     return tvm_api.Target({"kind": "c", "keys": _keys(name, attributes)})
 
 
@@ -160,7 +127,7 @@ def target_attributes(target: tvm_api.Target) -> dict[str, AttributeValue]:
         TargetAttributeError: the target is not a registered accelerator.
     """
     is_private = not target.tag and ACCELERATOR_KEY in target.keys
-    attributes = {} if is_private else dict(_lookup(str(target.tag)).attributes)
+    attributes = {} if is_private else dict(_attributes(str(target.tag)))
     for key in target.keys:
         if key.startswith(ATTRIBUTE_PREFIX):
             name, _, value = key.removeprefix(ATTRIBUTE_PREFIX).partition("=")
@@ -168,13 +135,13 @@ def target_attributes(target: tvm_api.Target) -> dict[str, AttributeValue]:
     return attributes
 
 
-def _lookup(name: str) -> _Registered:
+def _attributes(name: str) -> dict[str, AttributeValue]:
     if name not in _REGISTERED:
         raise TargetAttributeError(
             f"target {name!r} is not a registered accelerator",
             fix="call register() of its backend first",
         )
-    return _REGISTERED[name]
+    return _REGISTERED[name][0]
 
 
 Compute = Callable[[Any, list[Any], Any], Any]
@@ -186,8 +153,6 @@ ScheduleFunction = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Implementation:
-    """A computation of an operator, with an optional schedule."""
-
     compute: Compute
     schedule: ScheduleFunction | None
     name: str
@@ -219,23 +184,14 @@ class OpStrategy:
 
     def best(self) -> Implementation | None:
         """Return the implementation of the highest plevel; None without implementations."""
-        return max(
-            enumerate(self.implementations),
-            key=lambda item: (item[1].plevel, item[0]),
-            default=(0, None),
-        )[1]
+        latest = reversed(self.implementations)
+        return max(latest, key=lambda each: each.plevel, default=None)
 
 
 def legalization(
     operator: str, registered: RegisteredStrategy, target: tvm_api.Target
 ) -> Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Call]:
-    """Return a `LegalizeOps` rule that lowers an operator by a registered strategy.
-
-    Args:
-        operator: Relax operator name, for messages.
-        registered: the backend's strategy.
-        target: the accelerator's TVM target, for the strategy.
-    """
+    """Return a `LegalizeOps` rule that lowers an operator by a registered strategy."""
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
         strategy = registered.strategy(call.attrs, list(call.args), call.ty, target)
@@ -256,19 +212,14 @@ def legalization(
             variable = lowered.args[0]
             schedule = tvm_api.Schedule(builder.get()[variable])
             chosen.schedule(schedule)
-            scheduled = schedule.mod["main"]
-            builder.update_func(variable, scheduled)
+            builder.update_func(variable, schedule.mod["main"])
         return lowered
 
     return rule
 
 
 def _check_result(got: tvm_api.Type, wanted: tvm_api.Type, where: str) -> None:
-    """Refuse a compute function with another shape or dtype than the operator's.
-
-    Raises:
-        LoweringError: the shape or dtype differs.
-    """
+    """Refuse a compute function with another shape or dtype than the operator's."""
     fields = zip(tvm_api.tuple_fields(got), tvm_api.tuple_fields(wanted), strict=False)
     for one, other in fields:
         ours = (tvm_api.type_dtype(one), tvm_api.static_type_shape(one))

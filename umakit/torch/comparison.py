@@ -79,37 +79,21 @@ def compare(
     keywords: Mapping[str, Any],
     repeats: int,
 ) -> Comparison:
-    """Compare a network with PyTorch.
+    """Compare a network with PyTorch: each part, a region with its input values, and the whole."""
 
-    Args:
-        network: the offloaded network.
-        eager: the network without accelerators.
-        parts: region and its input values, by name.
-        arguments, keywords: arguments of a call.
-        repeats: number of timed calls of each network.
-    """
-
-    def arguments_again() -> tuple[Any, Any]:
-        return copied((arguments, dict(keywords)))  # type: ignore[no-any-return]
-
-    def call(function: Callable[..., Any]) -> Any:
-        own, named = arguments_again()
-        return function(*own, **named)
+    def timed(function: Callable[..., Any]) -> tuple[Any, float]:
+        own, named = copied((arguments, dict(keywords)))
+        start = time.perf_counter()
+        return function(*own, **named), time.perf_counter() - start
 
     rows = [
         row
         for name, (region, values) in parts.items()
         for row in differences(name, region(*values), region.graph(*values))
     ]
-    rows += differences("whole network", call(network), call(eager))
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(max(1, repeats)):
-        for taken, function in zip(times, (eager, network), strict=True):
-            own, named = arguments_again()
-            start = time.perf_counter()
-            function(*own, **named)
-            taken.append(time.perf_counter() - start)
-    return Comparison(tuple(rows), min(times[0]), min(times[1]))
+    rows += differences("whole network", timed(network)[0], timed(eager)[0])
+    times = [(timed(eager)[1], timed(network)[1]) for _ in range(max(1, repeats))]
+    return Comparison(tuple(rows), *map(min, zip(*times, strict=True)))
 
 
 def differences(where: str, found: Any, wanted: Any) -> list[TensorDifference]:

@@ -62,15 +62,11 @@ class GraphReport:
     graph_breaks: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"graph {self.graph}, inputs {list(map(list_of, self.shapes))}:"]
+        shapes = [list(each) if isinstance(each, tuple) else each for each in self.shapes]
+        lines = [f"graph {self.graph}, inputs {shapes}:"]
         lines.append(str(self.offload) if self.offload is not None else self.reason)
         lines += [f"graph break: {each}" for each in self.graph_breaks]
         return "\n".join(lines)
-
-
-def list_of(shape: Any) -> Any:
-    """Return a shape as a list; a number unchanged."""
-    return list(shape) if isinstance(shape, tuple) else shape
 
 
 def compile_graph(
@@ -94,20 +90,17 @@ def compile_graph(
         BackendError: a backend cannot be found or loaded.
     """
     given = dict(options or {})
+    where = "torch.compile"
     for name in given.keys() - set(OPTIONS):
-        raise InputError(
-            f"there is no option {name!r}", where="torch.compile",
-            fix=f"options are {', '.join(OPTIONS)}",
-        )  # fmt: skip
+        fix = f"options are {', '.join(OPTIONS)}"
+        raise InputError(f"there is no option {name!r}", where=where, fix=fix)
     if "accelerators" not in given:
-        raise InputError(
-            "no accelerator is given", where="torch.compile",
-            fix='write backend="umakit", options={"accelerators": "NAME"}',
-        )  # fmt: skip
+        fix = 'write backend="umakit", options={"accelerators": "NAME"}'
+        raise InputError("no accelerator is given", where=where, fix=fix)
     if not isinstance(given.get("explain", False), bool):
-        raise InputError("explain is not True or False", where="torch.compile")
+        raise InputError("explain is not True or False", where=where)
     if "report" in given and not callable(given["report"]):
-        raise InputError("report is not a function", where="torch.compile")
+        raise InputError("report is not a function", where=where)
     accelerators = accelerators_of(given["accelerators"], given.get("export"))
     accelerators.backends()
 
@@ -175,7 +168,7 @@ class CompiledGraph:
         ):
             if not self._told_gradients:
                 self._told_gradients = True
-                self._report(self._said((), None, GRADIENTS))
+                self._tell((), None, GRADIENTS)
             return self._graph(*inputs)
         if self._stays:
             return self._graph(*inputs)
@@ -189,7 +182,8 @@ class CompiledGraph:
     def _module(self, inputs: Sequence[Any], data: Sequence[Any]) -> OffloadedModule | None:
         tensors = [each for each, weight in zip(inputs, self._is_weight, strict=True) if weight]
         if any(each.is_inference() for each in tensors):
-            self._leave(shapes_of(data), INFERENCE)
+            self._stays = True
+            self._tell(shapes_of(data), None, INFERENCE)
             return None
         weights = [(each.data_ptr(), each._version) for each in tensors]
         if weights != self._weights:
@@ -207,23 +201,20 @@ class CompiledGraph:
             program = exported(fixed, tuple(data))
             reason = what_it_changes(program)
             if reason:
-                self._leave(shapes, reason)
+                self._stays = True
+                self._tell(shapes, None, reason)
                 return None
             module = offloaded_module(program, data, self._accelerators)
         except (BackendError, BuildError):
             raise
         except UmakitError as error:
-            self._report(self._said(shapes, None, str(error)))
+            self._tell(shapes, None, str(error))
             return None
-        self._report(self._said(shapes, module.offload, ""))
+        self._tell(shapes, module.offload, "")
         return module if module.regions else None
 
-    def _leave(self, shapes: Shapes, reason: str) -> None:
-        self._stays = True
-        self._report(self._said(shapes, None, reason))
-
-    def _said(self, shapes: Shapes, offload: Offload | None, reason: str) -> GraphReport:
-        return GraphReport(self._number, shapes, offload, reason, new_graph_breaks())
+    def _tell(self, shapes: Shapes, offload: Offload | None, reason: str) -> None:
+        self._report(GraphReport(self._number, shapes, offload, reason, new_graph_breaks()))
 
 
 def what_it_changes(program: torch.export.ExportedProgram) -> str:
@@ -257,44 +248,26 @@ def with_fixed(
     """Return a graph with its weights and numbers as constants, and the remaining inputs."""
     copied = torch.fx.Graph()
     values: dict[torch.fx.Node, Any] = {}
-    weights: dict[str, torch.Tensor] = {}
+    weights: dict[str, torch.nn.Parameter] = {}
     left: list[torch.Tensor] = []
-    numbered = enumerate(zip(inputs, is_weight, strict=True))
-    for node in graph.graph.nodes:
-        if node.op != "placeholder":
-            values[node] = None
-            continue
-        number, (value, weight) = next(numbered)
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    given = zip(placeholders, inputs, is_weight, strict=True)
+    for number, (node, value, weight) in enumerate(given):
         if weight:
-            weights[f"weight_{number}"] = value
-            values[node] = copied.get_attr(f"weight_{number}")
+            name = f"weight_{number}"
+            weights[name] = torch.nn.Parameter(value.detach(), requires_grad=False)
+            values[node] = copied.get_attr(name)
         elif isinstance(value, torch.Tensor):
             left.append(value)
             values[node] = copied.placeholder(node.name)
         else:
             values[node] = value
-    return _copy(graph, copied, values, weights), left
-
-
-def _module_stack(node: torch.fx.Node) -> dict[str, tuple[str, Any]]:
-    stack = node.meta.get("nn_module_stack") or {}
-    return {key: (VARIABLE.sub("", str(path)), kind) for key, (path, kind, *_) in stack.items()}
-
-
-def _copy(
-    graph: torch.fx.GraphModule,
-    copied: torch.fx.Graph,
-    values: dict[torch.fx.Node, Any],
-    weights: Mapping[str, torch.Tensor],
-) -> torch.fx.GraphModule:
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             continue
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
         values[node] = copied.create_node(node.op, node.target, args, kwargs, node.name)
-        values[node].meta = {**node.meta, "nn_module_stack": _module_stack(node)}
-    fixed = {
-        name: torch.nn.Parameter(tensor.detach(), requires_grad=False)
-        for name, tensor in weights.items()
-    }
-    return with_attributes(copied, graph, fixed)
+        stack = node.meta.get("nn_module_stack") or {}
+        stack = {k: (VARIABLE.sub("", str(path)), kind) for k, (path, kind, *_) in stack.items()}
+        values[node].meta = {**node.meta, "nn_module_stack": stack}
+    return with_attributes(copied, graph, weights), left

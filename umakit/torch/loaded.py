@@ -43,8 +43,6 @@ class TensorSpec:
     Attributes:
         name: name in the network.
         c_name: name as a C identifier.
-        shape: extents of the tensor.
-        dtype: dtype of the elements.
         alignment: alignment of the address, in bytes.
         is_state: whether the tensor is a state, which an output of the network replaces.
         zero: zero point: the integer that represents 0.
@@ -87,16 +85,6 @@ class LoadedLibrary:
     """
 
     def __init__(self, library: Path) -> None:
-        """Compile and load a library.
-
-        Args:
-            library: folder or tar file of an exported library.
-
-        Raises:
-            LibraryError: the library is missing or damaged.
-            BuildError: no C compiler was found, compilation failed, or the library is for another
-                CPU.
-        """
         metadata = load_metadata(library)
         self.description: Mapping[str, Any] = description_for(library, HOST)
         self.fingerprint = fingerprint_of(metadata)
@@ -120,20 +108,8 @@ class LoadedLibrary:
         self._accelerators = sorted({each["name"] for each in self.description["backends"]})
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the library, once for each part of a batch.
-
-        Args:
-            tensors: a tensor for each input, states included, with the shape of the input. For a
-                batch, the first extent of every tensor is the same multiple of the input's.
-
-        Returns:
-            A new tensor for each output. The outputs of a batch are concatenated along the first
-            dimension.
-
-        Raises:
-            InputError: a tensor has another device, dtype or shape, or is not contiguous.
-            DeviceError: the run failed; carries the driver's status.
-        """
+        """Run the library, once for each part of a batch, and return a new tensor for each
+        output."""
         count = self.check(tensors)
         outputs = [
             torch.empty(self.batched(each, count), dtype=each.dtype) for each in self.outputs
@@ -145,11 +121,7 @@ class LoadedLibrary:
         return outputs
 
     def check(self, tensors: Sequence[torch.Tensor]) -> int:
-        """Check tensors for the inputs, and return the batch size in inferences.
-
-        Raises:
-            InputError: a tensor has another device, dtype or shape, or is not contiguous.
-        """
+        """Check device, dtype and shape of tensors, and return the batch size in inferences."""
         if len(tensors) != len(self.inputs):
             names = ", ".join(each.name for each in self.inputs)
             raise InputError(
@@ -157,8 +129,8 @@ class LoadedLibrary:
             )
         counts = [_check(each, tensor) for each, tensor in zip(self.inputs, tensors, strict=True)]
         if any(count != counts[0] for count in counts):
-            sizes = ", ".join(f"{each.name}: {count}" for each, count in
-                              zip(self.inputs, counts, strict=True))  # fmt: skip
+            pairs = zip(self.inputs, counts, strict=True)
+            sizes = ", ".join(f"{each.name}: {count}" for each, count in pairs)
             raise InputError(
                 f"the inputs hold different numbers of inferences ({sizes})",
                 fix="give each input the same multiple of its first extent",
@@ -180,32 +152,25 @@ class LoadedLibrary:
         index: int,
     ) -> None:
         kept, pointers, results = [], [], []
-        for spec, tensor in zip(self.inputs, tensors, strict=True):
-            address = tensor.data_ptr() + index * spec.elements * tensor.element_size()
-            if address % spec.alignment:
-                copy, address = _aligned_bytes(
-                    spec.elements * tensor.element_size(), spec.alignment
-                )
-                part = tensor.reshape(-1)[index * spec.elements :][: spec.elements]
-                ctypes.memmove(address, part.data_ptr(), spec.elements * tensor.element_size())
-                kept.append(copy)
-            pointers.append(address)
-        for spec, tensor in zip(self.outputs, outputs, strict=True):
+        specs, whole = (*self.inputs, *self.outputs), (*tensors, *outputs)
+        for number, (spec, tensor) in enumerate(zip(specs, whole, strict=True)):
             size = spec.elements * tensor.element_size()
-            address = tensor.data_ptr() + index * size
+            own = address = tensor.data_ptr() + index * size
             if address % spec.alignment:
-                copy, own = _aligned_bytes(size, spec.alignment)
+                copy, address = _aligned_bytes(size, spec.alignment)
                 kept.append(copy)
-                results.append((address, own, size))
-                address = own
+                if number < len(self.inputs):
+                    ctypes.memmove(address, own, size)
+                else:
+                    results.append((own, address, size))
             pointers.append(address)
         if self._weights is not None:
             pointers.append(self._weights[1])
         status = self._function(*map(ctypes.c_void_p, [*pointers, *pools]))
         if status != 0:
             raise run_error(self._binary, self.description, status)
-        for address, own, size in results:
-            ctypes.memmove(address, own, size)
+        for own, address, size in results:
+            ctypes.memmove(own, address, size)
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:

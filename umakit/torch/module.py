@@ -87,7 +87,6 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
         return from_bytes, (self.source_bytes(),)
 
     def source_bytes(self) -> bytes:
-        """Return the library as the bytes of a tar file."""
         return self._operator.library.source.read_bytes()
 
     def _argument(
@@ -128,7 +127,12 @@ def load(library: str | os.PathLike[str]) -> LibraryModule:
         BuildError: no C compiler was found, compilation failed, or the library is for another CPU.
         DeviceError: the driver refused the weights.
     """
-    operator = operator_of(Path(library))
+    path = Path(library)
+    fingerprint = fingerprint_of(load_metadata(path))
+    with _LOCK:
+        operator = _OPERATORS.get(fingerprint)
+        if operator is None:
+            operator = _OPERATORS[fingerprint] = LibraryOperator(LoadedLibrary(path))
     return _class_for(operator)(operator)
 
 
@@ -143,20 +147,19 @@ def _class_for(operator: LibraryOperator) -> type[LibraryModule]:
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         return LibraryModule.forward(self, *tensors, **named)
 
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    data = [each for each in operator.library.inputs if not each.is_state]
-    states = [each for each in operator.library.inputs if each.is_state]
-    parameters = [inspect.Parameter("self", kind)]
-    parameters += [inspect.Parameter(each.c_name, kind) for each in data]
-    keyword_only = inspect.Parameter.KEYWORD_ONLY
-    parameters += [inspect.Parameter(each.c_name, keyword_only, default=None) for each in states]
+    parameter, kind = inspect.Parameter, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    inputs, keyword_only = operator.library.inputs, inspect.Parameter.KEYWORD_ONLY
+    parameters = [parameter("self", kind)]
+    parameters += [parameter(each.c_name, kind) for each in inputs if not each.is_state]
+    parameters += [
+        parameter(each.c_name, keyword_only, default=None) for each in inputs if each.is_state
+    ]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     forward.__doc__ = LibraryModule.forward.__doc__
     return type("LibraryModule", (LibraryModule,), {"forward": forward})
 
 
 def from_bytes(source: bytes) -> LibraryModule:
-    """Return a module that runs a library, from the bytes of its tar file."""
     with tempfile.TemporaryDirectory(prefix="umakit-torch-") as folder:
         path = Path(folder) / "library.tar"
         path.write_bytes(source)
@@ -186,11 +189,6 @@ class LibraryOperator:
     """
 
     def __init__(self, library: LoadedLibrary) -> None:
-        """Register the operator of a library.
-
-        Args:
-            library: a library without a registered operator.
-        """
         self.library = library
         network = library.description["interface"].removeprefix("tvmgen_")
         self.name = f"{network}_{library.fingerprint}"
@@ -218,26 +216,6 @@ class LibraryOperator:
         registration.impl(self.name, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"{NAMESPACE}::{self.name}", shapes, lib=registration)
         self.call: Any = getattr(getattr(torch.ops, NAMESPACE), self.name).default
-
-
-def operator_of(library: Path) -> LibraryOperator:
-    """Return the operator of an exported library; load the library if needed.
-
-    Args:
-        library: folder or tar file that `uma compile` wrote.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-        BuildError: no C compiler was found, compilation failed, or the library is for another CPU.
-        DeviceError: the driver refused the weights.
-    """
-    fingerprint = fingerprint_of(load_metadata(library))
-    with _LOCK:
-        found = _OPERATORS.get(fingerprint)
-        if found is None:
-            found = LibraryOperator(LoadedLibrary(library))
-            _OPERATORS[fingerprint] = found
-        return found
 
 
 def schema_of(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:

@@ -69,7 +69,6 @@ class Offer:
 
     Attributes:
         taken: names of the offloaded nodes.
-        placements: a row for each operator.
         macs: multiply-accumulates that `uma partition` would offload.
     """
 
@@ -85,18 +84,7 @@ def find_offer(
     backends: Sequence[Backend],
     options: ExportOptions,
 ) -> Offer:
-    """Return the offer of accelerators for a network.
-
-    Args:
-        program: the network.
-        module: graph of the network with its tensors; each dequantize has one user.
-        flat: arguments of an inference.
-        backends: accelerators in order of priority.
-        options: options of the compilation.
-
-    Raises:
-        UmakitError: a backend failed, or the program cannot be read.
-    """
+    """Return the offer of accelerators for a network; each dequantize of `module` has one user."""
     shapes = input_shapes(program, flat)
     try:
         network, partitioned = partition_model(
@@ -137,8 +125,10 @@ def _offer_of_parts(
     groups = clusters(module.graph, is_importable)
     _, regions = extract(module, groups)
     inputs = values_at(module, flat, [region_inputs(region) for region in regions])
+    nodes = {node.name: node for node in module.graph.nodes}
+    rows = _in_pytorch((nodes[name], error) for name, error in refused.items() if name in nodes)
     offers = [
-        Offer(frozenset(), _refused_placements(module.graph, refused), 0),
+        Offer(frozenset(), rows, 0),
         *(
             _offer_of_part(region, values, backends, options)
             for region, values in zip(regions, inputs, strict=True)
@@ -151,14 +141,11 @@ def _offer_of_parts(
     )
 
 
-def _refused_placements(
-    graph: torch.fx.Graph, refused: Mapping[str, ModelError]
-) -> tuple[Placement, ...]:
-    nodes = {node.name: node for node in graph.nodes}
+def _in_pytorch(refused: Iterable[tuple[Node, ModelError]]) -> tuple[Placement, ...]:
     return tuple(
-        Placement(str(nodes[name].target), name, PYTORCH, error.what, node=name)
-        for name, error in refused.items()
-        if name in nodes and not follows_source(nodes[name])
+        Placement(str(node.target), node.name, PYTORCH, error.what, node=node.name)
+        for node, error in refused
+        if not follows_source(node)
     )
 
 
@@ -172,19 +159,14 @@ def _offer_of_part(
     try:
         network, partitioned = partition_model(program, backends, name="network", options=options)
     except ModelError as error:
-        rows = tuple(
-            Placement(str(node.target), node.name, PYTORCH, error.what, node=node.name)
-            for node in region.graph.nodes
-            if node.op == "call_function" and not follows_source(node)
-        )
-        return Offer(frozenset(), rows, 0)
+        calls = (node for node in region.graph.nodes if node.op == "call_function")
+        return Offer(frozenset(), _in_pytorch((node, error) for node in calls), 0)
     return _offer(region.graph, network, partitioned, names)
 
 
 def _offer(
     graph: torch.fx.Graph, network: Network, partitioned: Partitioned, names: Mapping[str, str]
 ) -> Offer:
-    """Return a partition result as an offer for a graph."""
     nodes = {node.name: node for node in graph.nodes}
     found = {
         label: nodes[names[source.given]]
@@ -196,19 +178,13 @@ def _offer(
     return Offer(
         frozenset(node.name for node in taken),
         tuple(
-            Placement(
-                r.operator,
-                r.name,
-                PYTORCH if r.where == CPU else r.where,
-                r.reason,
-                r.macs,
-                found[r.name].name if r.name in found else "",
-            )
+            Placement(r.operator, r.name, PYTORCH if r.where == CPU else r.where, r.reason, r.macs,
+                      found[r.name].name if r.name in found else "")
             for r in rows
             if not r.changes_layout
         ),
         partitioned.report.offloaded_macs,
-    )
+    )  # fmt: skip
 
 
 def _taken(
@@ -236,13 +212,9 @@ def _taken(
 
 
 def has_integers(node: Node) -> bool:
-    """Whether a node yields integers for torch."""
     value = node.meta.get("val")
     first = value[0] if isinstance(value, (tuple, list)) and value else value
     return isinstance(first, torch.Tensor) and not first.dtype.is_floating_point
-
-
-# --- exporting ------------------------------------------------------------------------------------
 
 
 @one_export_at_a_time
@@ -252,14 +224,7 @@ def exported(
     keywords: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> torch.export.ExportedProgram:
-    """Export a module as a program without in-place changes.
-
-    Args:
-        module, arguments, keywords, dynamic_shapes: as for `torch.export.export`.
-
-    Raises:
-        ModelError: torch cannot export the module; carries torch's first sentence.
-    """
+    """Export a module as a program without in-place changes."""
     with quiet_torch(), torch.no_grad():
         try:
             program = torch.export.export(
@@ -291,15 +256,7 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 def exported_part(
     region: torch.fx.GraphModule, values: Sequence[Any]
 ) -> tuple[torch.export.ExportedProgram, dict[str, str]]:
-    """Export a part of a program.
-
-    Args:
-        region: the part, without in-place changes.
-        values: input values of the part.
-
-    Returns:
-        The program, and the node names in the part by node name in the program.
-    """
+    """Export a part; return the program, and the part's node names by the program's."""
     for node in region.graph.nodes:
         node.meta.pop("from_node", None)
     with quiet_torch(), torch.no_grad():
@@ -318,14 +275,9 @@ def region_inputs(region: torch.fx.GraphModule) -> list[str]:
 def values_at(
     module: torch.fx.GraphModule, flat: Sequence[Any], names: Iterable[Sequence[str]]
 ) -> list[list[Any]]:
-    """Run a graph, and return the values of some of its nodes.
+    """Run a graph, and return the values of the named nodes.
 
     The arguments, the graph's tensors and the random numbers drawn later are as before.
-
-    Args:
-        module: a graph with its tensors.
-        flat: arguments of an inference.
-        names: lists of names of nodes.
     """
     wanted = [list(each) for each in names]
     kept: dict[str, Any] = {name: None for each in wanted for name in each}
@@ -351,7 +303,6 @@ def values_at(
 
 
 def copied(values: Any) -> Any:
-    """Return nested values with their tensors cloned."""
     return pytree.tree_map(
         lambda value: value.clone() if isinstance(value, torch.Tensor) else value, values
     )

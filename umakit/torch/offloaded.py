@@ -45,22 +45,12 @@ Shapes = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Accelerators:
-    """The accelerators for a network.
-
-    Attributes:
-        names: names of backends, or paths of their folders, in order of priority.
-        options: options of the compilation.
-    """
+    """Names of backends or paths of their folders, in order, and options to compile."""
 
     names: tuple[str, ...]
     options: ExportOptions
 
     def backends(self) -> list[Backend]:
-        """Return the backends.
-
-        Raises:
-            BackendError: a backend cannot be found or loaded.
-        """
         return [find_backend(name) for name in self.names]
 
 
@@ -80,11 +70,7 @@ class Region(torch.nn.Module):  # type: ignore[misc]
         self._accelerators = accelerators
 
     def forward(self, *values: Any) -> Any:
-        """Compute the part, after compiling a library for new shapes.
-
-        Raises:
-            UmakitError: compilation or the run failed.
-        """
+        """Compute the part, after compiling a library for new shapes."""
         shapes = shapes_of(values)
         if shapes not in self.libraries:
             self.compile(values)
@@ -97,17 +83,12 @@ class Region(torch.nn.Module):  # type: ignore[misc]
     def compile(self, values: Sequence[Any]) -> OffloadReport | None:
         """Compile the part for the shapes of some values, and return the offload report.
 
-        Args:
-            values: input values of the part.
-
-        Returns:
-            None if the part was compiled for these shapes already.
-
-        Raises:
-            UmakitError: the subclass names the stage that refused.
+        None if the part was compiled for these shapes already.
         """
         shapes = shapes_of(values)
-        if any(is_traced(each) for each in values):
+        tensors = (each for each in values if isinstance(each, torch.Tensor))
+        if any(type(each) not in (torch.Tensor, torch.nn.Parameter) for each in tensors):
+            # Symbolic, during the export of a program.
             raise InputError(
                 f"{self.name} is not compiled for the shapes {list(shapes)}",
                 fix="call the module with such tensors before it is exported",
@@ -130,13 +111,6 @@ def shapes_of(values: Sequence[Any]) -> Shapes:
     return tuple(tuple(v.shape) if isinstance(v, torch.Tensor) else v for v in values)
 
 
-def is_traced(value: Any) -> bool:
-    """Whether a value is symbolic, during the export of a program."""
-    return isinstance(value, torch.Tensor) and (
-        type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
-    )
-
-
 class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
     """A network computed partly by accelerators and otherwise by PyTorch.
 
@@ -155,14 +129,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
         accelerators: Accelerators,
         offload: Offload,
     ) -> None:
-        """Divide a network.
-
-        Args:
-            program: the network.
-            regions: node names of each part.
-            accelerators: accelerators for the parts.
-            offload: placement of each operator.
-        """
+        """Divide a network; `regions` has the node names of each part."""
         super().__init__()
         self.offload = offload
         self._program, self._accelerators = program, accelerators
@@ -245,11 +212,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
 
 @contextmanager
 def guarded(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Iterator[None]:
-    """Refuse arguments that a network does not accept, with one error.
-
-    Raises:
-        InputError: an argument is a NumPy value, or does not fit the exported network.
-    """
+    """Refuse arguments that a network does not accept, with one error."""
     for leaf in tree_leaves((arguments, dict(keywords))):
         if type(leaf).__module__ == "numpy":
             raise InputError(
@@ -314,18 +277,7 @@ def offloaded_module(
     progress: Progress = lambda stage: None,
     by_layer: bool = False,
 ) -> OffloadedModule:
-    """Offload the parts of a network that accelerators take.
-
-    Args:
-        program: the network, without in-place changes.
-        flat: arguments of an inference; parts are compiled for their shapes.
-        accelerators: accelerators for the parts.
-        progress: callback with a description of each stage.
-        by_layer: make one part per layer instead of as few parts as possible.
-
-    Raises:
-        UmakitError: the subclass names the stage that refused.
-    """
+    """Offload the parts of a network that accelerators take."""
     progress("partitioning")
     module = eager_graph(program)
     offer = find_offer(program, module, flat, accelerators.backends(), accelerators.options)

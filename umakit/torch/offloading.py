@@ -75,11 +75,6 @@ def offload(
 def accelerators_of(
     backend: BackendChoice | Sequence[BackendChoice], options: ExportOptions | None
 ) -> Accelerators:
-    """Return the accelerators for parts of a network.
-
-    Raises:
-        InputError: there is no backend, or the options contain tuning records.
-    """
     chosen = list(backend) if isinstance(backend, (list, tuple)) else [backend]
     names = []
     for each in chosen:

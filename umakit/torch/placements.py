@@ -67,13 +67,6 @@ class Offload:
 def text_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()
 ) -> str:
-    """Return a table as text, without control characters.
-
-    Args:
-        columns: headings.
-        rows: cell texts, one for each column.
-        right: headings of right-aligned columns.
-    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -60,12 +60,10 @@ def is_conversion(node: Node) -> bool:
 
 
 def follows_source(node: Node) -> bool:
-    """Whether a node selects one of several results of another node."""
     return node.op == "call_function" and node.target is operator.getitem
 
 
 def yields_tensors(node: Node) -> bool:
-    """Whether a node yields one or several tensors."""
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else [value]
     return bool(values) and all(isinstance(each, torch.Tensor) or each is None for each in values)
@@ -95,18 +93,12 @@ def quantized_layers(graph: torch.fx.Graph) -> dict[str, list[Node]]:
 
 
 def clusters(graph: torch.fx.Graph, chosen: Callable[[Node], bool]) -> list[list[Node]]:
-    """Group chosen nodes so that each group can be computed at once.
+    """Group chosen calls so that each group can be computed at once, in execution order.
 
     The level of a node is the number of times that a path from the graph's inputs to the node
     enters or leaves chosen nodes. The chosen nodes of one level form a group. Thus no path leads
     out of a group and back into it. Nodes that depend on weights alone join the first group that
     uses them.
-
-    Args:
-        chosen: whether a call belongs to a group.
-
-    Returns:
-        Groups in execution order, each in the order of the graph.
     """
     inside = {node for node in graph.nodes if node.op == "call_function" and chosen(node)}
     constants = constant_nodes(graph) & inside
@@ -136,7 +128,8 @@ def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[lis
         if any(is_conversion(each) for each in layer):
             keys[node] = layer[0]
         elif node.op == "call_function":
-            alone = len(sources) == 1 and not has_weights(node)
+            has_weights = any(each.op == "get_attr" for each in node.all_input_nodes)
+            alone = len(sources) == 1 and not has_weights
             keys[node] = keys[sources[0]] if alone else node
     found = []
     for group in groups:
@@ -147,11 +140,6 @@ def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[lis
             parts.setdefault(key, []).append(node)
         found += _in_order(list(parts.values())) or [list(group)]
     return found
-
-
-def has_weights(node: Node) -> bool:
-    """Whether an operator reads a weight."""
-    return any(each.op == "get_attr" for each in node.all_input_nodes)
 
 
 def _in_order(parts: list[list[Node]]) -> list[list[Node]] | None:
@@ -193,16 +181,7 @@ def writes(node: Node) -> bool:
 def extract(
     module: torch.fx.GraphModule, groups: Sequence[Sequence[Node]]
 ) -> tuple[torch.fx.GraphModule, list[torch.fx.GraphModule]]:
-    """Move groups of nodes into separate modules.
-
-    Args:
-        module: a graph and its tensors; stays unchanged.
-        groups: groups of `clusters` for this graph.
-
-    Returns:
-        A module that calls the regions as `region_0`, `region_1` and so on, and the regions. A
-        region with one result returns the result, other regions return a tuple.
-    """
+    """Move groups of nodes into separate modules; the module stays unchanged."""
     regions, interfaces = [], []
     for group in groups:
         region, inputs, outputs = _region(module, group)
@@ -235,12 +214,7 @@ def extract(
 def with_attributes(
     graph: torch.fx.Graph, module: torch.fx.GraphModule, others: Mapping[str, Any]
 ) -> torch.fx.GraphModule:
-    """Return a graph as a module, with the tensors and modules that it names.
-
-    Args:
-        module: source of the attributes that `others` lacks.
-        others: tensors and modules by name.
-    """
+    """Return a graph as a module, with attributes from `others`, else from the module."""
     named = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
     found = {name: attrgetter(name)(module) for name in sorted(named - others.keys())}
     return torch.fx.GraphModule({**found, **others}, graph)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import onnx
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.operators import CONVERTER_DECISIONS
+from umakit.frontend.onnx.refusals import schema_of
 from umakit.frontend.onnx.registry import ABSENT, FLOAT8, STASH, Decision, opset_of
 
 EVERYWHERE = {"consumed_inputs": "which inputs may be overwritten; the memory plan decides that"}
@@ -114,20 +114,13 @@ NOT_TAKEN: Mapping[str, str] = {
 def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
     """Write out the defaults of every node's opset, and apply the refusals of `DECISIONS`.
 
-    TVM's converters use one default for all opsets, which may differ from the default of the
-    schema.
-
-    Args:
-        proto: a checked model; its nodes have names.
-        path: path of the model, for messages.
-
-    Raises:
-        ModelError: names the operator, the node, the attribute and the file.
+    TVM's converters use one default for all opsets, which may differ from the schema's default.
     """
     opset = opset_of(proto)
     for node in all_nodes(proto.graph):
         given = {attribute.name for attribute in node.attribute}
-        for name, attribute in _schema_attributes(node.op_type, opset).items():
+        schema = schema_of(node, opset)
+        for name, attribute in ({} if schema is None else schema.attributes).items():
             if name not in given and attribute.default_value.name:
                 node.attribute.append(attribute.default_value)
         _check_attributes(node, str(path))
@@ -156,12 +149,3 @@ def _check_attributes(node: onnx.NodeProto, where: str) -> None:
                 where=where,
                 fix="export the model without it, or for a newer opset",
             )
-
-
-def _schema_attributes(operator: str, opset: int) -> Mapping[str, Any]:
-    try:
-        schema = onnx.defs.get_schema(operator, opset, "")
-    except onnx.defs.SchemaError:
-        return {}
-    attributes: Mapping[str, Any] = schema.attributes
-    return attributes

@@ -35,16 +35,11 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 
 
 def check_names(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse names of nodes and values that are not UTF-8.
-
-    ONNX demands UTF-8. Python gets other strings as bytes, and later stages would fail.
-
-    Raises:
-        ModelError: shows the first such name.
-    """
+    """Refuse names of nodes and values that are not UTF-8, which Python gets as bytes."""
     graph = proto.graph
-    parts = (graph.node, graph.input, graph.output, graph.initializer, graph.value_info)
-    waiting: list[Any] = [part for some in parts for part in some]
+    waiting: list[Any] = [
+        *graph.node, *graph.input, *graph.output, *graph.initializer, *graph.value_info
+    ]  # fmt: skip
     while waiting:
         message = waiting.pop()
         for field, value in message.ListFields():
@@ -63,11 +58,7 @@ def check_names(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_opsets(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse opset versions that the package onnx does not know.
-
-    Raises:
-        ModelError: names the version and the newest known version.
-    """
+    """Refuse opset versions that the package onnx does not know."""
     newest = onnx.defs.onnx_opset_version()
     for opset in proto.opset_import:
         if opset.domain in STANDARD_DOMAINS and not 1 <= opset.version <= newest:
@@ -79,15 +70,7 @@ def check_opsets(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse external data outside the model's folder and external data without a file.
-
-    Args:
-        proto: model loaded without external data.
-        path: path of the model.
-
-    Raises:
-        ModelError: names the tensor and the file.
-    """
+    """Refuse external data outside the model's folder and external data without a file."""
     for tensor in _tensors(proto.graph):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
@@ -152,11 +135,7 @@ def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) ->
 
 
 def check_values(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse inputs and outputs that are not tensors.
-
-    Raises:
-        ModelError: names the input or output and the file.
-    """
+    """Refuse inputs and outputs that are not tensors."""
     for what, values in (("input", proto.graph.input), ("output", proto.graph.output)):
         for value in values:
             kind = value.type.WhichOneof("value") or "tensor_type"
@@ -170,11 +149,7 @@ def check_values(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_operators(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse operators of other domains and QOperator nodes, except operators that are rewritten.
-
-    Raises:
-        ModelError: names operator, node and file.
-    """
+    """Refuse operators of other domains and QOperator nodes, except rewritten ones."""
     for node in all_nodes(proto.graph):
         where, label = str(path), f"operator {node.op_type} of node {node.name!r}"
         if is_rewritten(node):
@@ -198,11 +173,7 @@ def check_operators(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_scales(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse scales and zero points that are not constants.
-
-    Raises:
-        ModelError: names operator, node and file.
-    """
+    """Refuse scales and zero points that are not constants."""
     constants = constant_tensors(proto.graph)
     for node in all_nodes(proto.graph):
         if node.op_type in QUANTIZING:

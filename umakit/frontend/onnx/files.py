@@ -8,14 +8,12 @@ and resolves automatic padding. Every operator keeps the name of its ONNX node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import onnx.numpy_helper
 import onnx.shape_inference
 
-from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
     READABLE,
@@ -23,9 +21,7 @@ from umakit.frontend.model import (
     Model,
     Quantization,
     QuantizedSemantics,
-    TensorSpecification,
     last_line,
-    type_specification,
 )
 from umakit.frontend.onnx.attributes import settle_attributes
 from umakit.frontend.onnx.checks import (
@@ -48,22 +44,13 @@ from umakit.frontend.onnx.structure import (
     sort_nodes,
     write_out_constants,
 )
+from umakit.frontend.relax_modules import specifications
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
 
 
 def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import an ONNX file. Weights become constants.
-
-    Args:
-        path: the `.onnx` file.
-        name: name of the model in C; default: the file's stem.
-        input_shapes: sizes by input name, for symbolic dimensions.
-
-    Raises:
-        ModelError: the file is missing or not ONNX, an operator is not supported, or a shape does
-            not fit. The message names operator, node and file.
-    """
+    """Import an ONNX file. Weights become constants; the default name is the file's stem."""
     proto, sources = _load(path)
     write_out_constants(proto, path)
     drop_unread_results(proto.graph, opset_of(proto))
@@ -76,23 +63,11 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     make_padding_explicit(proto, path)
     module = NamingImporter(path, sources).run(proto, shapes)
     quantizations = edge_quantizations(proto)
-    given_names = [value.name for value in graph_inputs(proto)]
-    main = module["main"]
-    inputs = tuple(
-        replace(
-            type_specification(given, parameter.ty, str(path)),
-            quantization=quantizations.get(given),
-        )
-        for given, parameter in zip(given_names, main.params, strict=True)
+    given, yielded = (
+        [(value.name, quantizations.get(value.name)) for value in values]
+        for values in (graph_inputs(proto), proto.graph.output)
     )
-    fields = tvm_api.tuple_fields(main.ret_ty)
-    outputs: tuple[TensorSpecification, ...] = tuple(
-        replace(
-            type_specification(value.name, field, str(path)),
-            quantization=quantizations.get(value.name),
-        )
-        for value, field in zip(proto.graph.output, fields, strict=True)
-    )
+    inputs, outputs = specifications(module, given, yielded, str(path))
     return Model(
         symbol_part(name or path.stem),
         module,
@@ -167,11 +142,7 @@ def _check_by_onnx(proto: onnx.ModelProto) -> None:
 
 
 def name_nodes(proto: onnx.ModelProto) -> dict[str, SourceOperator]:
-    """Give every node a unique name, from operator type and number if necessary.
-
-    Returns:
-        The operators of the file by name, in file order.
-    """
+    """Give every node a unique name, and return the file's operators by name, in file order."""
     nodes = list(all_nodes(proto.graph))
     given = {node.name for node in nodes}
     sources: dict[str, SourceOperator] = {}

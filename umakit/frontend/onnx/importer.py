@@ -26,7 +26,7 @@ from umakit.frontend.onnx.refusals import (
 )
 from umakit.frontend.onnx.registry import Node, opset_of
 from umakit.frontend.onnx.shapes import SOURCES, Types, check_extents, computed, inferred_types
-from umakit.frontend.relax_modules import rename_operators
+from umakit.frontend.relax_modules import name_calls
 from umakit.frontend.simplify import quiet
 from umakit.text.identities import SourceOperator
 from umakit.tvm_api import IRModule, relax
@@ -79,7 +79,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
             Importer.current = None
         if self._fault:  # a converter's own refusal takes precedence
             raise on_page(contradiction(self._fault, str(self._path)), refusals.__name__)
-        return self._label(module)
+        return name_calls(module, self._node_of_result)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         for node in all_nodes(graph):
@@ -228,18 +228,6 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     where=str(self._path),
                     fix="export the model with other attributes, or without the operator",
                 )
-
-    def _label(self, module: IRModule) -> IRModule:
-        """Name each call after the node whose result follows it."""
-        ends = self._node_of_result
-        names: dict[str, str] = {}
-        pending: list[str] = []
-        for binding in tvm_api.bindings_of(module["main"]):
-            pending.append(binding.var.name)
-            if binding.var.name in ends:
-                names.update(dict.fromkeys(pending, ends[binding.var.name]))
-                pending = []
-        return rename_operators(module, lambda b: names.get(b.var.name, b.var.name))
 
 
 NAMES = {"float32": "float", "float64": "double"}

@@ -27,12 +27,7 @@ MICROSOFT = "com.microsoft"
 
 
 class Rewriter:
-    """A node to rewrite, and the nodes that replace it.
-
-    Args:
-        file: path of the model in error messages.
-        constants: constant tensors of the graph by name; None for unknown values.
-    """
+    """A node to rewrite, and the nodes that replace it. Constants of unknown values are None."""
 
     def __init__(
         self, proto: onnx.NodeProto, file: str, constants: Mapping[str, onnx.TensorProto | None]
@@ -63,11 +58,6 @@ class Rewriter:
         return self._constants.get(self.input(position)) is not None
 
     def values(self, position: int, what: str) -> Array:
-        """Return the values of an input that must be constant.
-
-        Raises:
-            ModelError: the input is computed at run time or omitted.
-        """
         tensor = self._constants.get(self.input(position))
         if tensor is None:
             raise self.refuse(f"has a {what} that is not a constant")
@@ -75,24 +65,13 @@ class Rewriter:
         return values
 
     def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Add a node with one result.
-
-        Args:
-            operator: operator of the standard domain.
-            inputs: names of the inputs.
-            output: name of the result; a new name by default.
-            attributes: attributes of the node.
-
-        Returns:
-            The name of the result.
-        """
+        """Add a node of the standard domain with one result, and return the result's name."""
         name = output or f"{self.proto.output[0]}/{self.proto.name}/{len(self.nodes)}"
         node = onnx.helper.make_node(operator, list(inputs), [name], self.proto.name, **attributes)
         self.nodes.append(node)
         return name
 
     def constant(self, array: npt.ArrayLike) -> str:
-        """Add a constant and return its name."""
         return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(array)))
 
     def finish(self, operator: str, *inputs: str, **attributes: Any) -> None:
@@ -100,7 +79,7 @@ class Rewriter:
         self.add(operator, *inputs, output=self.proto.output[0], **attributes)
 
     def refuse(self, what: str, fix: str = "") -> ModelError:
-        """Return the error that refuses this node. `what` is the predicate of the sentence."""
+        """Return the error that refuses this node; `what` is the predicate of the sentence."""
         return ModelError(
             f"operator {self.proto.op_type} of node {self.proto.name!r} {what}",
             where=self._file,
@@ -116,12 +95,7 @@ REWRITES: dict[tuple[str, str], Rewrite] = {}
 
 
 def rewrites(operators: str, domain: str = "") -> Callable[[Rewrite], Rewrite]:
-    """Register a function that rewrites operators.
-
-    Args:
-        operators: operator names, separated by spaces.
-        domain: operator domain; empty for the standard domain.
-    """
+    """Register a function that rewrites operators; names are separated by spaces."""
 
     def register(rewrite: Rewrite) -> Rewrite:
         REWRITES.update(dict.fromkeys(((domain, name) for name in operators.split()), rewrite))
@@ -131,22 +105,15 @@ def rewrites(operators: str, domain: str = "") -> Callable[[Rewrite], Rewrite]:
 
 
 def is_rewritten(node: onnx.NodeProto) -> bool:
-    """Return whether a rewrite is registered for a node."""
     return (_domain(node), node.op_type) in REWRITES
 
 
 def rewrite_nodes(
     graph: onnx.GraphProto, path: Path, outside: Mapping[str, onnx.TensorProto | None]
 ) -> None:
-    """Apply the registered rewrites to all nodes of a graph and its nested graphs.
+    """Apply the registered rewrites to a graph and its nested graphs, in place.
 
-    Args:
-        graph: graph with named nodes, changed in place.
-        path: path of the model in error messages.
-        outside: constants of the enclosing graphs.
-
-    Raises:
-        ModelError: a rewrite does not support the form of a node.
+    `outside` has the constants of the enclosing graphs.
     """
     constants = {**outside, **constant_tensors(graph)}
     written: list[onnx.NodeProto] = []

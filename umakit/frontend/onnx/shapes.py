@@ -13,6 +13,7 @@ import onnx
 import onnx.shape_inference
 
 from umakit.errors import ModelError
+from umakit.frontend.checks import check_wanted_sizes
 from umakit.frontend.model import InputShapes, check_element_count, symbolic_notice
 from umakit.frontend.onnx.checks import STANDARD_DOMAINS
 
@@ -30,30 +31,18 @@ def static_input_shapes(
     proto: onnx.ModelProto, path: Path, wanted: InputShapes
 ) -> tuple[dict[str, list[int]], list[str]]:
     """Return every input's shape with symbolic dimensions bound, and the notices for the user."""
-    names = [value.name for value in graph_inputs(proto)]
-    for unknown in sorted(set(wanted) - set(names)):
-        raise ModelError(
-            f"there is no input {unknown!r}", where=str(path), fix=f"inputs are {', '.join(names)}"
-        )
-    shapes: dict[str, list[int]] = {}
-    notices: list[str] = []
-    for value in graph_inputs(proto):
-        shapes[value.name] = _bound_shape(value, path, wanted.get(value.name), notices)
+    inputs, notices = graph_inputs(proto), list[str]()
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in inputs}
+    check_wanted_sizes(wanted, ranks, str(path))
+    shapes = {v.name: _bound_shape(v, path, wanted.get(v.name), notices) for v in inputs}
     return shapes, notices
 
 
 def _bound_shape(
     value: onnx.ValueInfoProto, path: Path, wanted: Sequence[int] | None, notices: list[str]
 ) -> list[int]:
-    dimensions = list(value.type.tensor_type.shape.dim)
-    if wanted is not None and len(wanted) != len(dimensions):
-        raise ModelError(
-            f"input {value.name!r} has {len(dimensions)} dimensions, not {len(wanted)}",
-            where=str(path),
-            fix=f"give --input-shapes {len(dimensions)} sizes for it",
-        )
     shape: list[int] = []
-    for axis, dimension in enumerate(dimensions):
+    for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
         fixed = dimension.dim_value if dimension.HasField("dim_value") else 0
         if wanted is not None:
             if fixed > 0 and fixed != wanted[axis]:
@@ -90,11 +79,9 @@ def set_input_shapes(proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> No
 
 
 def inferred_types(proto: onnx.ModelProto) -> tuple[Types, str]:
-    """Return dtype and (if known) shape of every tensor, inferred by the package onnx.
+    """Return the types that the package onnx infers, and its message about a contradiction.
 
-    Returns:
-        Types by tensor name, and the message of the package onnx about a contradiction of the
-        operators' specifications; empty without a contradiction.
+    The message is empty without a contradiction of the operators' specifications.
     """
     fault = ""
     try:
@@ -118,11 +105,7 @@ def inferred_types(proto: onnx.ModelProto) -> tuple[Types, str]:
 
 
 def check_extents(proto: onnx.ModelProto, types: Types, path: Path) -> None:
-    """Refuse results with too many elements before any step allocates them.
-
-    Raises:
-        ModelError: names operator, node and shape.
-    """
+    """Refuse results with too many elements before any step allocates them."""
     for node in proto.graph.node:
         for name in node.output:
             _, shape = types.get(name, ("", None))
@@ -155,12 +138,8 @@ def computed(
 ) -> list[Array] | None:
     """Return the results of a node with constant operands; None for nodes to leave to the importer.
 
-    Args:
-        node: node of the standard domain.
-        operands: values of the inputs; None for omitted inputs.
-        opset: opset of the model.
-        of_sizes: whether an operand derives from a tensor's size. Otherwise only int64 and bool
-            nodes are computed: indices and sizes in the file itself.
+    Unless an operand derives from a tensor's size (`of_sizes`), only int64 and bool nodes are
+    computed: indices and sizes in the file itself.
     """
     given = [operand for operand in operands if operand is not None]
     if node.op_type not in COMPUTED or node.domain not in STANDARD_DOMAINS or not given:

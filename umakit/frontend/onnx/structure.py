@@ -31,15 +31,7 @@ MAY_BE_EMPTY = ("Resize",)
 
 
 def check_structure(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse missing inputs, unknown element types, and results without a source.
-
-    Args:
-        proto: model with named nodes.
-        path: path of the model in error messages.
-
-    Raises:
-        ModelError: names the node or tensor, and the file.
-    """
+    """Refuse missing inputs, unknown element types, and results without a source."""
     opset, graph = opset_of(proto), proto.graph
     readers: dict[str, onnx.NodeProto] = {}
     for node in all_nodes(graph):
@@ -47,7 +39,8 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
         for name in node.input:
             readers.setdefault(name, node)
     for value in [*graph.input, *graph.output, *graph.value_info]:
-        _check_element_type(value, str(path))
+        if value.type.HasField("tensor_type"):
+            _check_type(value.type.tensor_type.elem_type, f"tensor {value.name!r}", str(path))
     for tensor in graph.initializer:
         reader = readers.get(tensor.name)
         read = f", read by {reader.op_type} of node {reader.name!r}," if reader else ""
@@ -62,11 +55,7 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def sort_nodes(graph: onnx.GraphProto, path: Path) -> None:
-    """Sort nodes topologically, if they are not.
-
-    Raises:
-        ModelError: nodes form a cycle. The message names them.
-    """
+    """Sort nodes topologically, if they are not."""
     writers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     read: dict[int, set[int]] = {}
     for place, node in enumerate(graph.node):
@@ -104,11 +93,7 @@ def drop_unread_results(graph: onnx.GraphProto, opset: int) -> None:
 
 
 def write_out_constants(proto: onnx.ModelProto, path: Path) -> None:
-    """Rewrite every Constant to the attribute `value`.
-
-    Raises:
-        ModelError: a constant is text or has no value.
-    """
+    """Rewrite every Constant to the attribute `value`."""
     for node in all_nodes(proto.graph):
         if node.op_type != "Constant" or node.domain not in STANDARD_DOMAINS:
             continue
@@ -173,12 +158,6 @@ def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:
                 f"{input_name(schema, position)}, which has no default",
                 where=where,
             )
-
-
-def _check_element_type(value: onnx.ValueInfoProto, where: str) -> None:
-    if not value.type.HasField("tensor_type"):
-        return
-    _check_type(value.type.tensor_type.elem_type, f"tensor {value.name!r}", where)
 
 
 def _check_type(number: int, what: str, where: str) -> None:

@@ -23,16 +23,7 @@ ZERO_FOR_ZERO = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
 
 
 def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> None:
-    """Refuse an operator that cannot be imported exactly.
-
-    Args:
-        graph: graph of the operator.
-        operator: operator to check.
-        where: file name in error messages.
-
-    Raises:
-        ModelError: the operator is not registered, or not for its dtypes and scales.
-    """
+    """Refuse an operator that cannot be imported exactly."""
     tensors = [graph.tensors[n] for n in (*operator.inputs, *operator.outputs) if n >= 0]
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
         raise ModelError(f"operator {operator.code} has no input or no output", where=where)
@@ -69,11 +60,6 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
 def _conversion(
     operator: TfliteOperator, quantized: bool, label: str, where: str
 ) -> TfliteConversion:
-    """Return the registered conversion of an operator.
-
-    Raises:
-        ModelError: no conversion is registered, or none for quantized tensors.
-    """
     conversion = CONVERSIONS.get(operator.code)
     if conversion is None or (quantized and not conversion.takes_quantized):
         kind = "a quantized operator" if quantized else "an operator"
@@ -140,8 +126,7 @@ def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) 
 def _check_weights(
     graph: TfliteGraph, operator: TfliteOperator, dtype: str, label: str, where: str
 ) -> None:
-    """Refuse nonzero zero points of weights for kernels that assume 0, and biases without a
-    scale."""
+    """Refuse zero points of weights for kernels that assume 0, and biases without a scale."""
     weights = graph.tensors[operator.inputs[1]]
     if dtype in ("int8", "int16") and operator.code in ZERO_FOR_ZERO and weights.zero_points.any():
         raise ModelError(
@@ -167,11 +152,7 @@ def _check_dtypes(
     label: str,
     where: str,
 ) -> tuple[TfliteTensor, TfliteTensor]:
-    """Return data and first result of an operator, after a check of their dtypes.
-
-    Raises:
-        ModelError: the kernel does not support the combination of dtypes, or the data is missing.
-    """
+    """Return data and first result of an operator, after a check of their dtypes."""
     position = conversion.data
     if len(operator.inputs) <= position or operator.inputs[position] < 0:
         raise ModelError(f"{label} lacks its input {position}", where=where)
@@ -207,6 +188,5 @@ def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
-    """Return the name of an operator in error messages."""
     names = [graph.tensors[number].name for number in operator.outputs]
     return f"operator {operator.code} that writes {', '.join(map(repr, names)) or 'nothing'}"

@@ -32,8 +32,7 @@ ACTIVATIONS = {
 class Converter(OperatorConverter):  # type: ignore[misc]
     """Converter of one operator at a time. Values are looked up by tensor number.
 
-    Attributes:
-        values: Relax expressions by tensor number.
+    The methods of `operators.tflite.TfliteConverter` are for the conversions.
     """
 
     def __init__(self, graph: TfliteGraph, builder: tvm_api.BlockBuilder) -> None:
@@ -43,24 +42,12 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         self.values: dict[int, Expr] = {}
 
     def convert(self, operator: TfliteOperator) -> Expr | list[Expr]:
-        """Return the Relax expression of an operator's result; a list for several results.
-
-        Raises:
-            ModelError: an option is not supported.
-            Exception: any error of TVM's converter.
-        """
         value = CONVERSIONS[operator.code].convert(self, operator)
         if isinstance(value, list):
             return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
 
     def imported(self, operator: TfliteOperator, values: Mapping[int, Any] | None = None) -> Expr:
-        """Convert an operator by TVM's own converter.
-
-        Args:
-            operator: the operator.
-            values: expressions that replace some tensors, by tensor number.
-        """
         before = dict(self.values)
         self.values.update(values or {})
         try:
@@ -70,11 +57,9 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             self.values = before
 
     def emit(self, value: Expr) -> tvm_api.Var:
-        """Bind an expression to a variable."""
         return self.bb.emit(value)
 
     def value(self, number: int) -> Expr:
-        """Return the expression of a computed or constant tensor."""
         if number not in self.values:
             (wrapper,) = self.get_tensors([number])
             values = self.get_tensor_value(wrapper)
@@ -82,19 +67,12 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return self.values[number]
 
     def tensor(self, number: int) -> TfliteTensor:
-        """Return the file's description of a tensor."""
         return self._graph.tensors[number]
 
     def shape(self, number: int) -> tuple[int, ...]:
-        """Return the shape of a tensor."""
         return self._graph.tensors[number].shape
 
     def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
-        """Return the values of an input that must be constant.
-
-        Raises:
-            ModelError: the input is computed or omitted.
-        """
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0 or not self._graph.tensors[number].constant:
             raise ModelError(f"its input {position} is not a constant")
@@ -103,26 +81,12 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return values
 
     def integers(self, operator: TfliteOperator, position: int) -> list[int]:
-        """Return the values of a constant integer input, flattened.
-
-        Raises:
-            ModelError: the input is not constant or not integer.
-        """
         values = self.constant(operator, position)
         if values.dtype.kind != "i":
             raise ModelError(f"its input {position} is {values.dtype}, not integer")
         return [int(value) for value in values.reshape(-1)]
 
     def options(self, operator: TfliteOperator, kind: str) -> Any:
-        """Return the operator's options of the given kind.
-
-        Args:
-            operator: the operator.
-            kind: the schema's name, for example `Conv2DOptions`.
-
-        Raises:
-            ModelError: the options are missing or of another kind.
-        """
         table = operator.table.BuiltinOptions()
         number = getattr(tflite.BuiltinOptions, kind)
         if table is None or operator.table.BuiltinOptionsType() != number:
@@ -132,14 +96,12 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return options
 
     def dequantized(self, number: int) -> Expr:
-        """Return the dequantized tensor, bound to a variable."""
         if not self._graph.tensors[number].scales.size:
             return self.value(number)
         (wrapper,) = self.get_tensors([number])
         return self.bb.emit(self.dequantize(self.value(number), wrapper))
 
     def quantized(self, operator: TfliteOperator, value: Expr, activation: int = 0) -> Expr:
-        """Apply a fused activation to real numbers and quantize them to the operator's result."""
         bounds = _activation_bounds(activation)
         if bounds is not None:
             low, high = (tvm_api.float_value(bound) for bound in bounds)
@@ -151,24 +113,17 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return rounded
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
-        """Return the least and greatest integer of the result after a fused activation."""
         tensor = self.tensor(operator.outputs[0])
-        limits = np.iinfo(tensor.dtype)
         bounds = _activation_bounds(activation) or (-math.inf, math.inf)
-        low, high = (
-            int(np.clip(_quantized(bound, *_scale(tensor)), limits.min, limits.max))
-            for bound in bounds
-        )
-        return low, high
+        scale, zero_point = float(tensor.scales[0]), int(tensor.zero_points[0])
+        return _quantized(bounds, scale, zero_point, tensor.dtype)
 
     def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Expr:
-        """Return dequantize, `function`, quantize from the first input to the operator's result."""
         return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
 
     # --- TVM's hooks --------------------------------------------------------------------------
 
     def get_expr(self, input_tensor_idx: int) -> Expr:
-        """Return the expression of a tensor."""
         return self.value(int(input_tensor_idx))
 
     def has_expr(self, input_tensor_idx: int) -> bool:
@@ -194,11 +149,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return wrappers
 
     def dequantize(self, expr: Expr, tensor: Any) -> Expr:
-        """Dequantize a tensor. A 64-bit bias is first converted to 32 bits, TVM's limit.
-
-        Raises:
-            ModelError: the bias needs more than 32 bits.
-        """
+        """Dequantize a tensor. A 64-bit bias is first converted to 32 bits, TVM's limit."""
         values = tvm_api.constant_array(expr)
         if values is not None and values.dtype == np.int64:
             if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
@@ -208,7 +159,6 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return reals
 
     def is_prefetched(self, input_tensor_idx: int) -> bool:
-        """Return False: values are never prefetched."""
         return False
 
     def convert_qnn_fused_activation_function(
@@ -218,34 +168,26 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         bounds = _activation_bounds(fused_activation_fn)
         if bounds is None:
             return expr
-        limits = np.iinfo(dtype)
-        low, high = (
-            int(np.clip(_quantized(bound, scale, zero_point), limits.min, limits.max))
-            for bound in bounds
-        )
+        low, high = _quantized(bounds, scale, zero_point, dtype)
         return relax.op.clip(expr, float(low), float(high))
 
 
 def _activation_bounds(activation: int) -> tuple[float, float] | None:
-    """Return the bounds of a fused activation; None without bounds.
-
-    Raises:
-        ModelError: kernels do not fuse the activation.
-    """
+    """Return the bounds of a fused activation; None without bounds."""
     if activation not in ACTIVATIONS:
         raise ModelError(f"its fused activation {activation} is not supported")
     return ACTIVATIONS[activation]
 
 
-def _scale(tensor: TfliteTensor) -> tuple[float, int]:
-    return float(tensor.scales[0]), int(tensor.zero_points[0])
+def _quantized(
+    bounds: tuple[float, float], scale: float, zero_point: int, dtype: str
+) -> tuple[int, int]:
+    """Quantize real bounds, which may be infinite, with saturation."""
 
+    def quantized(value: float) -> int:
+        quotient = float(np.float32(value) / np.float32(scale))
+        if math.isfinite(quotient):
+            quotient = zero_point + math.copysign(math.floor(abs(quotient) + 0.5), quotient)
+        return int(np.clip(quotient, np.iinfo(dtype).min, np.iinfo(dtype).max))
 
-def _quantized(value: float, scale: float, zero_point: int) -> float:
-    """Quantize a real number without saturation. Infinities stay."""
-    quotient = float(np.float32(value) / np.float32(scale))
-    return (
-        zero_point + math.copysign(math.floor(abs(quotient) + 0.5), quotient)
-        if (math.isfinite(quotient))
-        else quotient
-    )
+    return quantized(bounds[0]), quantized(bounds[1])

@@ -9,13 +9,13 @@ of the result tensor.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend.checks import check_wanted_sizes
 from umakit.frontend.model import (
     READABLE,
     InputShapes,
@@ -24,7 +24,7 @@ from umakit.frontend.model import (
     QuantizedSemantics,
     TensorSpecification,
 )
-from umakit.frontend.relax_modules import rename_operators
+from umakit.frontend.relax_modules import name_calls
 from umakit.frontend.simplify import quiet
 from umakit.frontend.tflite.checks import check_operator, operator_label
 from umakit.frontend.tflite.converter import Converter
@@ -36,17 +36,7 @@ from umakit.tvm_api import IRModule, relax
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a TensorFlow Lite file. Weights become constants.
-
-    Args:
-        path: the `.tflite` file.
-        name: name of the model in C; default: the file's stem.
-        input_shapes: sizes by input name; they must equal the sizes in the file.
-
-    Raises:
-        ModelError: the file is damaged or holds an unsupported operator. The message names
-            operator, tensor and file.
-    """
+    """Import a TensorFlow Lite file, by default under its stem. Weights become constants."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -116,14 +106,9 @@ def _states(
 
 
 def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[str]:
-    inputs: Mapping[str, TfliteTensor] = {
-        graph.tensors[number].name: graph.tensors[number] for number in graph.inputs
-    }
+    inputs = {graph.tensors[number].name: graph.tensors[number] for number in graph.inputs}
+    check_wanted_sizes(wanted, dict.fromkeys(inputs), where)
     for name, shape in wanted.items():
-        if name not in inputs:
-            raise ModelError(
-                f"there is no input {name!r}", where=where, fix=f"inputs are {', '.join(inputs)}"
-            )
         if tuple(shape) != inputs[name].shape:
             raise ModelError(
                 f"input {name!r} has the shape {list(inputs[name].shape)}, not {list(shape)}",
@@ -164,9 +149,6 @@ def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
     }
 
 
-# --- conversion ---------------------------------------------------------------------------------
-
-
 def _module(graph: TfliteGraph, where: str) -> IRModule:
     builder = relax.BlockBuilder()
     converter = Converter(graph, builder)
@@ -193,13 +175,12 @@ def _module(graph: TfliteGraph, where: str) -> IRModule:
         builder.emit_func_output(result)
     if error is not None:
         raise error
-    return _named(builder.get(), ends)
+    return name_calls(builder.get(), ends)
 
 
 def _convert_all(
     converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str
 ) -> tvm_api.Expr:
-    """Convert all operators and return the graph's result."""
     names = short_names(graph)
     for position, operator in enumerate(graph.operators):
         variables = _convert(converter, graph, operator, position, where)
@@ -247,14 +228,3 @@ def _convert(
         converter.values[number] = variable
         variables.append(variable)
     return variables
-
-
-def _named(module: IRModule, ends: Mapping[str, str]) -> IRModule:
-    names: dict[str, str] = {}
-    pending: list[str] = []
-    for binding in tvm_api.bindings_of(module["main"]):
-        pending.append(str(binding.var.name))
-        if binding.var.name in ends:
-            names.update(dict.fromkeys(pending, ends[binding.var.name]))
-            pending = []
-    return rename_operators(module, lambda b: names.get(b.var.name, str(b.var.name)))

@@ -21,7 +21,6 @@ from umakit.errors import ModelError
 from umakit.frontend.model import check_element_count
 from umakit.operators.tflite import TfliteOperator, TfliteTensor
 
-IDENTIFIER = b"TFL3"
 SCHEMA_VERSION = 3
 CUSTOM = "CUSTOM "
 """Begin of the codes of custom operators, before their names."""
@@ -60,17 +59,6 @@ class TfliteGraph:
 
 
 def read_graph(data: bytes, where: str) -> TfliteGraph:
-    """Read and check a TensorFlow Lite file.
-
-    Args:
-        data: the file's bytes.
-        where: file name in error messages.
-
-    Raises:
-        ModelError: the file is truncated, damaged or not a TensorFlow Lite file.
-    """
-    if data[4:8] != IDENTIFIER:
-        raise ModelError("is not a TensorFlow Lite file: its identifier is not TFL3", where=where)
     try:
         return _Reader(data, where).graph()
     except ModelError:
@@ -157,8 +145,8 @@ class _Reader:
             raise ModelError(
                 f"tensor {name!r} is sparse", where=self._where, fix="export it densely"
             )
-        signature = [table.ShapeSignature(i) for i in range(self._count(self._signature(table)))]
-        dynamic = tuple(axis for axis, extent in enumerate(signature) if extent == -1)
+        rank = self._count(table.ShapeSignatureLength())
+        dynamic = tuple(axis for axis in range(rank) if table.ShapeSignature(axis) == -1)
         scales, zero_points = self._quantization(table, name)
         constant = self._is_constant(table, name, shape, dtype)
         variable = bool(table.IsVariable())
@@ -182,9 +170,6 @@ class _Reader:
                 name = tensors[number].name
                 raise _damaged(self._where, f"the variable {name!r} is an input or an output")
         return tuple(number for number in used if number >= 0 and tensors[number].variable)
-
-    def _signature(self, table: Any) -> int:
-        return int(table.ShapeSignatureLength())
 
     def _is_constant(self, table: Any, name: str, shape: tuple[int, ...], dtype: str) -> bool:
         """Return whether the file holds a tensor's values, after a check of their number."""
@@ -215,8 +200,6 @@ class _Reader:
         return True
 
     def _quantization(self, table: Any, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return scales and zero points. Scales must be finite and non-negative, one zero point
-        each."""
         given = table.Quantization()
         if given is None or given.ScaleLength() == 0:
             return np.zeros(0, np.float32), np.zeros(0, np.int64)

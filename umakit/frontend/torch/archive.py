@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of PyTorch: detecting exported programs, and reading them without running code.
 
-`torch.export.load` trusts its file. In torch 2.13 it unpickles weights and constants that ask for
-it and, when its first attempt fails, example inputs too; it maps shared objects of AOTInductor; it
-imports modules that trees of inputs and outputs name; it calls any function named as operator; it
-compiles names of nodes as Python; and it hands sizes to sympy, which evaluates them as Python. None
-of that is needed for a network, so nothing of it reaches torch here: the archive is written anew in
-memory with the members that hold plain numbers and with a graph of known fields (`schema`),
-and the example inputs are left out. A file that needs more is refused.
+`torch.export.load` trusts its file. In torch 2.13 it unpickles weights, constants and example
+inputs, maps shared objects of AOTInductor, imports modules that trees name, calls any function
+named as operator, and evaluates names and sizes as Python. No network needs that: the archive is
+written anew in memory with plain numbers and a graph of known fields (`schema`), without example
+inputs. A file that needs more is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from umakit.errors import ModelError
+from umakit.frontend.model import MOST_ELEMENTS
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +39,6 @@ DAMAGES = (
     NotImplementedError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 ENCRYPTED = 1
-MOST_ELEMENTS = 2**31 - 1
-"""Maximum number of elements of a weight: generated C counts them in 32 bits."""
-
 SMALL_ARCHIVE, LARGEST_RATIO = 2**26, 64
 """Bytes that an archive may hold whatever its size, and how often its size it may hold else."""
 
@@ -51,7 +47,6 @@ COPIED = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"litt
 
 
 def is_torch_file(path: Path) -> bool:
-    """Return whether a file is an archive or pickle of PyTorch."""
     try:
         with path.open("rb") as stream:
             head = stream.read(16)
@@ -63,18 +58,13 @@ def is_torch_file(path: Path) -> bool:
 
 
 def register_quantized_operators() -> None:
-    """Import the module that registers PT2E's quantize and dequantize, which saved programs
-    name."""
+    """Register PT2E's quantize and dequantize, which saved programs name."""
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:
-    """Read an exported program. The module's docstring lists the parts that are not read.
-
-    Raises:
-        ModelError: the file is something else, is damaged, or would have to run code.
-    """
+    """Read an exported program. The module's docstring lists the parts that are not read."""
     members = _check_kind(path)
     import torch
 
@@ -119,11 +109,6 @@ def _check_sizes(infos: list[zipfile.ZipInfo], size: int) -> None:
 
 
 def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Return the members of an exported program.
-
-    Raises:
-        ModelError: names the actual kind of the file.
-    """
     try:
         members = _members(path) if zipfile.is_zipfile(path) else {}
     except DAMAGES:
@@ -148,8 +133,7 @@ def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
 
 
 def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesIO:
-    """Return a copy of the archive without content that is unpickled, imported, evaluated or
-    executed."""
+    """Return a copy of the archive with nothing to unpickle, import, evaluate or execute."""
     from umakit.frontend.torch.schema import Refused, plain_program
 
     copy = io.BytesIO()
@@ -161,16 +145,10 @@ def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesI
             graph = json.loads(_read(source, members, "models/model.json"))
             kept["models/model.json"] = json.dumps(plain_program(graph)).encode()
             for kind in ("weights", "constants"):
-                kept.update(_payloads(source, members, kind))
+                kept.update(_payloads(path, source, members, kind))
     except DAMAGES as error:
         reason = f": {error}" if isinstance(error, _Damaged) else ""
         raise ModelError(f"is damaged{reason}", where=str(path)) from None
-    except _NeedsPickle as error:
-        raise ModelError(
-            f"{error} is stored as a pickle, which could run any code",
-            where=str(path),
-            fix="export the model with plain tensors",
-        ) from None
     except Refused as error:
         raise ModelError(
             str(error), where=str(path), fix="export a network of plain tensors and operators"
@@ -182,10 +160,6 @@ def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesI
         target.writestr("model/data/sample_inputs/model.pt", b"")
     copy.seek(0)
     return copy
-
-
-class _NeedsPickle(Exception):
-    """A weight or constant that is stored as a pickle."""
 
 
 class _Damaged(ValueError):
@@ -209,24 +183,26 @@ def _read(source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: st
 
 
 def _payloads(
-    source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], kind: str
+    path: Path, source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], kind: str
 ) -> dict[str, bytes]:
-    """Return the table of weights or constants, and the members with their values.
-
-    Raises:
-        _NeedsPickle: names the weight or constant.
-    """
+    """Return the table of weights or constants, and the members with their values."""
     from umakit.frontend.torch.schema import plain_payloads
 
     folder = f"data/{kind}/"
-    if f"{folder}model.pt" in members:
-        raise _NeedsPickle(f"{folder}model.pt")
-    table = f"{folder}model_{kind}_config.json"
-    content = json.loads(_read(source, members, table))
-    # Report a pickle before any defect of its table.
-    for name, payload in content["config"].items():
-        if payload["use_pickle"] or payload["tensor_meta"] is None:
-            raise _NeedsPickle(repr(name))
+    table, pickled = f"{folder}model_{kind}_config.json", [f"{folder}model.pt"]
+    if pickled[0] not in members:
+        content = json.loads(_read(source, members, table))
+        # Report a pickle before any defect of its table.
+        pickled = [
+            repr(name) for name, payload in content["config"].items()
+            if payload["use_pickle"] or payload["tensor_meta"] is None
+        ]  # fmt: skip
+    if pickled:
+        raise ModelError(
+            f"{pickled[0]} is stored as a pickle, which could run any code",
+            where=str(path),
+            fix="export the model with plain tensors",
+        )
     content = plain_payloads(content)
     kept = {table: json.dumps(content).encode()}
     for name, payload in content["config"].items():

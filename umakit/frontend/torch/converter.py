@@ -14,27 +14,26 @@ import torch
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.relax_modules import rename_operators
+from umakit.frontend.checks import ELEMENT_TYPES
+from umakit.frontend.relax_modules import name_calls
 from umakit.frontend.simplify import quiet
 from umakit.frontend.torch.names import Names
-from umakit.frontend.torch.operators import register_all
+from umakit.frontend.torch.operators import CONVERTERS
 from umakit.frontend.torch.quantization import (
     in_front_of_dequantize,
     is_quantized_operator,
     refusal,
 )
-from umakit.frontend.torch.registry import CONVERTERS, Expr, Node, arguments_of
+from umakit.frontend.torch.registry import Expr, Node, arguments_of
 from umakit.frontend.torch.static import StaticProgram, is_fake
 from umakit.tvm_api import IRModule, relax
 
 frontend = tvm_api.torch_frontend()
 Importer: Any = frontend.ExportedProgramImporter
-register_all()
 
 ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
 """Activations at the end of a quantized layer; their calls get the name of the layer."""
 
-DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
 """Arguments about the storage of values, without effect on the values."""
 
@@ -42,7 +41,6 @@ CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_con
 
 
 def is_activation(node: Node) -> bool:
-    """Return whether a node is an activation that may end a quantized layer."""
     return node.op == "call_function" and node.target.__name__ in ACTIVATIONS
 
 
@@ -56,11 +54,9 @@ def ends_quantized_layer(node: Node) -> bool:
 
 
 class Converter(Importer):  # type: ignore[misc]
-    """Converter of a static program to a Relax module. Calls carry the names of their nodes.
+    """Converter of a decomposed program to a Relax module. Calls carry the names of their nodes.
 
-    Args:
-        program: decomposed program.
-        names: names of the program's nodes.
+    The methods of `registry.Graph` are for the conversions.
     """
 
     def __init__(self, program: StaticProgram, names: Names) -> None:
@@ -73,14 +69,9 @@ class Converter(Importer):  # type: ignore[misc]
         self.block_builder = tvm_api.BlockBuilder()
 
     def run(self, outputs: int) -> IRModule:
-        """Return the Relax module. `main` returns `outputs` tensors, as a tuple if there are
-        several.
-
-        Raises:
-            ModelError: an operator cannot be imported exactly.
-        """
+        """Return the module, whose `main` returns `outputs` tensors, several of them as a tuple."""
         try:
-            return self._label(self._module(outputs))
+            return name_calls(self._module(outputs), self._labels)
         except ModelError:
             tvm_api.abandon(self.block_builder)
             raise
@@ -141,60 +132,45 @@ class Converter(Importer):  # type: ignore[misc]
         # The type of an unsupported dtype does not matter: users of the tensor are refused.
         names = [str(each.dtype).removeprefix("torch.") for each in tensors]
         types = [
-            tvm_api.tensor_type(tuple(each.shape), name if name in DTYPES else "float32")
+            tvm_api.tensor_type(tuple(each.shape), name if name in ELEMENT_TYPES else "float32")
             for each, name in zip(tensors, names, strict=True)
         ]
         self.env[node] = relax.Var(node.name, tvm_api.TupleType(types) if several else types[0])
 
     def value(self, node: Node) -> tvm_api.Expr:
-        """Return the Relax expression of a tensor node. Constants are created on first use."""
         if node not in self.env:
             self.env[node] = self._constant(node)
         return self.env[node]
 
     def definition(self, value: tvm_api.Expr) -> tvm_api.Expr:
-        """Return the expression that a variable is bound to, or any other expression itself."""
         bound = self.block_builder.lookup_binding(value) if isinstance(value, relax.Var) else None
         return value if bound is None else self.definition(bound)
 
     def fake(self, node: Node) -> Any:
-        """Return the value of a constant node, or torch's fake tensor of a computed node."""
         return self._program.values[node]
 
     def depends_on_inputs(self, node: Node) -> bool:
-        """Return whether a node's value depends on the inputs."""
         return is_fake(self.fake(node))
 
     def type_of(self, node: Node) -> tuple[tuple[int, ...], str]:
-        """Return torch's shape and dtype of a tensor node."""
         value = self.fake(node)
         return tuple(value.shape), self.dtype(value.dtype, node)
 
     def types_of(self, node: Node) -> list[tuple[tuple[int, ...], str]]:
-        """Return torch's shapes and dtypes of a node with several results."""
         return [(tuple(v.shape), self.dtype(v.dtype, node)) for v in self.fake(node)]
 
     def dtype(self, dtype: torch.dtype, node: Node) -> str:
-        """Return TVM's name of a torch dtype.
-
-        Raises:
-            ModelError: the dtype is not supported.
-        """
         name = str(dtype).removeprefix("torch.")
-        if name not in DTYPES:
+        if name not in ELEMENT_TYPES:
             raise self._names.error(node, f"has the dtype {name}, which is not supported")
         return name
 
     def by_tvm(self, node: Node) -> Expr:
-        """Convert a node by TVM's own converter."""
         converted: Expr = self.convert_map[node.target.__name__](node)
         return converted
 
     def refuse(self, node: Node, what: str, fix: str = "") -> ModelError:
-        """Return the error about a node."""
         return self._names.error(node, what, fix)
-
-    # --- one node ---------------------------------------------------------------------------------
 
     def _convert_node(self, node: Node) -> None:
         for used in node.all_input_nodes:
@@ -244,8 +220,7 @@ class Converter(Importer):  # type: ignore[misc]
         return converter.convert(self, node, arguments)
 
     def _label_of(self, node: Node) -> str:
-        """Return the name of a node. Quantize and dequantize take the name of the related
-        operator."""
+        """Return a node's name; a quantize or dequantize has that of the related operator."""
         follows = False
         while any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize")):
             follows = True
@@ -259,8 +234,7 @@ class Converter(Importer):  # type: ignore[misc]
         return node.name if node.op == "placeholder" else self._names.label(node)
 
     def _item_of(self, node: Node) -> tvm_api.Expr | None:
-        """Return one element of a node with several results; None for unused, unsupported
-        elements."""
+        """Return one of several results; None for an unused, unsupported one."""
         source, position = node.args
         whole: tvm_api.Expr = self.env[source]
         if isinstance(whole.ty, relax.TensorType):
@@ -288,7 +262,7 @@ class Converter(Importer):  # type: ignore[misc]
         if not isinstance(self.fake(node), torch.Tensor):
             return
         wanted = self.type_of(node)
-        if isinstance(value.ty, relax.TupleType) or not isinstance(self.fake(node), torch.Tensor):
+        if isinstance(value.ty, relax.TupleType):
             raise self.refuse(node, "yields one tensor by torch, but several here")
         got = (tvm_api.static_shape(value), tvm_api.dtype_of(value))
         if got != wanted:
@@ -300,8 +274,7 @@ class Converter(Importer):  # type: ignore[misc]
             )
 
     def _constant(self, node: Node) -> tvm_api.Expr:
-        """Return a Relax constant for a tensor that depends on weights only. Equal tensors share
-        one constant."""
+        """Return a tensor that depends on weights only; equal tensors share one constant."""
         tensor = self.fake(node)
         dtype = self.dtype(tensor.dtype, node)
         if tensor.layout != torch.strided:
@@ -311,14 +284,3 @@ class Converter(Importer):  # type: ignore[misc]
         if key not in self._constants:
             self._constants[key] = relax.const(array, dtype)
         return self._constants[key]
-
-    def _label(self, module: IRModule) -> IRModule:
-        """Name each call after the node whose result follows it."""
-        names: dict[str, str] = {}
-        pending: list[str] = []
-        for binding in tvm_api.bindings_of(module["main"]):
-            pending.append(str(binding.var.name))
-            if binding.var.name in self._labels:
-                names.update(dict.fromkeys(pending, self._labels[str(binding.var.name)]))
-                pending = []
-        return rename_operators(module, lambda b: names.get(b.var.name, str(b.var.name)))

@@ -24,14 +24,11 @@ NUMBER = re.compile(r"(_\d+)+$")
 
 
 class Names:
-    """Names of nodes: the module path for modules of one operator, else path and operator.
+    """Names of a program's nodes before decomposition: module paths, and operators where needed.
 
+    The only operator of a module has the module's path; other operators have path and operator.
     Operators of the same kind are numbered within their module. Torch numbers them across the whole
     model, so that a change of one module would rename nodes of another module.
-
-    Args:
-        program: exported program before decomposition.
-        where: file or name of the model in error messages.
     """
 
     def __init__(self, program: torch.export.ExportedProgram, where: str) -> None:

@@ -8,8 +8,8 @@ mode, writes to state and random numbers are refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, TensorSpecification, type_specification
+from umakit.frontend.model import InputShapes, Model
+from umakit.frontend.relax_modules import specifications
 from umakit.frontend.torch.archive import load_program
 from umakit.frontend.torch.converter import Converter
 from umakit.frontend.torch.names import Names
@@ -26,20 +27,12 @@ from umakit.frontend.torch.quantization import edge_quantization
 from umakit.frontend.torch.registry import arguments_of
 from umakit.frontend.torch.static import EVALUATE, check_no_state, input_sizes, make_static
 from umakit.text.names import symbol_part
-from umakit.tvm_api import tuple_fields
 
 
 def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import an exported program. Weights become constants.
+    """Import a `.pt2` file or an exported program. Weights become constants.
 
-    Args:
-        source: a `.pt2` file or a `torch.export.ExportedProgram`.
-        name: name of the model in C; default: the file's stem, or `default`.
-        input_shapes: sizes by input name, for symbolic dimensions.
-
-    Raises:
-        ModelError: the file cannot be read safely, the program is in training mode, or an operator
-            cannot be imported exactly. The message names operator, node and source line.
+    The default name is the file's stem, or `default`.
     """
     program = load_program(source) if isinstance(source, Path) else source
     where = str(source) if isinstance(source, Path) else (name or "ExportedProgram")
@@ -51,34 +44,18 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
     static = make_static(program, shapes, names.error, where)
     converter = Converter(static, names)
     module = converter.run(len(outputs))
-    main = module["main"]
-    inputs: tuple[TensorSpecification, ...] = tuple(
-        replace(
-            type_specification(node.name, parameter.ty, where),
-            quantization=edge_quantization(converter, node, "dequantize"),
-        )
-        for node, parameter in zip(static.inputs, main.params, strict=True)
-    )
-    results: tuple[TensorSpecification, ...] = tuple(
-        replace(
-            type_specification(label, field, where),
-            quantization=edge_quantization(converter, node, "quantize"),
-        )
-        for label, field, node in zip(
-            outputs, tuple_fields(main.ret_ty), static.graph.output_node().args[0], strict=True
-        )
-    )
-    stem = source.stem if isinstance(source, Path) else "default"
-    model = Model(symbol_part(name or stem), module, inputs, results, tuple(notices))
-    return replace(model, sources=names.sources())
+    given = [
+        (node.name, edge_quantization(converter, node, "dequantize")) for node in static.inputs
+    ]
+    results = zip(outputs, static.graph.output_node().args[0], strict=True)
+    yielded = [(label, edge_quantization(converter, node, "quantize")) for label, node in results]
+    tensors = specifications(module, given, yielded, where)
+    symbol = symbol_part(name or (source.stem if isinstance(source, Path) else "default"))
+    return Model(symbol, module, *tensors, tuple(notices), sources=names.sources())
 
 
 def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]:
-    """Return the names of the outputs: dictionary keys joined by `_`, else the graph's names.
-
-    Raises:
-        ModelError: an output is not a tensor, or the program writes a buffer or an input.
-    """
+    """Return the names of the outputs: dictionary keys joined by `_`, else the graph's names."""
     check_no_state(program, where)
     specs = program.graph_signature.output_specs
     for spec in specs:
@@ -92,12 +69,11 @@ def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]
     tree = pytree.tree_unflatten(list(range(len(specs))), program.call_spec.out_spec)
     paths, _ = pytree.tree_flatten_with_path(tree)
     chosen = [_path_name(path) or signature[number] for path, number in paths]
-    taken: dict[str, int] = {}
+    taken = Counter[str]()
     for position, label in enumerate(chosen):
-        count = taken.get(label, 0)
-        taken[label] = count + 1
-        if count:
-            chosen[position] = f"{label}_{count}"
+        if taken[label]:
+            chosen[position] = f"{label}_{taken[label]}"
+        taken[label] += 1
     return chosen
 
 
@@ -109,15 +85,8 @@ def _path_name(path: Sequence[object]) -> str:
     return "_".join(str(part) for part in parts)
 
 
-# --- training mode --------------------------------------------------------------------------------
-
-
 def check_inference(node: torch.fx.Node, names: Names) -> None:
-    """Refuse a node in training mode: batch statistics, active dropout, random numbers.
-
-    Raises:
-        ModelError: names the operator, its node and the source line.
-    """
+    """Refuse a node in training mode: batch statistics, active dropout, random numbers."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return
     given = arguments_of(node)
@@ -140,16 +109,7 @@ def check_inference(node: torch.fx.Node, names: Names) -> None:
 def refused_operators(
     program: torch.export.ExportedProgram, where: str, input_shapes: InputShapes
 ) -> Mapping[str, ModelError]:
-    """Return the refusals of `import_torch` by node name.
-
-    Args:
-        program: an exported program. Writes to state, inputs and outputs are not checked.
-        where: file or name of the model in error messages.
-        input_shapes: sizes by input name, for symbolic dimensions.
-
-    Raises:
-        ModelError: torch cannot decompose the program, or the program does not allow the sizes.
-    """
+    """Return the refusals of `import_torch` by node, except of state, inputs and outputs."""
     names = Names(program, where)
     refused: dict[str, ModelError] = {}
     for node in program.graph.nodes:

@@ -2,12 +2,9 @@
 """Quantized programs of PyTorch (PT2E): quantize and dequantize in Relax.
 
 `torchao.quantization.pt2e` writes a quantized network as real arithmetic between the operators
-`torch.ops.quantized_decomposed.{quantize,dequantize}_per_{tensor,channel}`, whose meaning is their
-implementation in `torch/ao/quantization/fx/_decomposed.py`. Relax represents quantized networks in
-the same way.
-
-Data movement operators may stand between a dequantize and its operator, or between an operator and
-its quantize. They are applied to the integers instead, which changes no number.
+`torch.ops.quantized_decomposed.{quantize,dequantize}_per_{tensor,channel}`
+(`torch/ao/quantization/fx/_decomposed.py`), as Relax does. Data movement between a dequantize and
+its operator, or an operator and its quantize, is applied to the integers, which changes no number.
 """
 
 from __future__ import annotations
@@ -58,8 +55,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
 def refusal(operator: str) -> tuple[str, str] | None:
     """Return the reason and the fix for an unsupported quantized operator; None for others.
 
-    Args:
-        operator: operator with namespace and overload, such as `torchao.dequantize_affine.default`.
+    The operator has namespace and overload, such as `torchao.dequantize_affine.default`.
     """
     for pattern, what, fix in REFUSED:
         if re.search(pattern, operator):
@@ -68,13 +64,9 @@ def refusal(operator: str) -> tuple[str, str] | None:
 
 
 def is_quantized_operator(node: Node, kind: str) -> bool:
-    """Return whether a node is a `quantize` or `dequantize` of PT2E."""
     target = node.target
     space = getattr(target, "namespace", "")
     return space == "quantized_decomposed" and str(target.__name__).startswith(f"{kind}_per_")
-
-
-# --- scales ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -118,11 +110,6 @@ def number_of(graph: Graph, node: Node, given: Any, what: str) -> npt.NDArray[An
 
 
 def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
-    """Return the grid of a quantize or dequantize.
-
-    Raises:
-        ModelError: the C library does not support the dtype, scale or zero point.
-    """
     dtype = str(given["dtype"]).removeprefix("torch.")
     if dtype not in DTYPES:
         fix = EVERYWHERE if re.search("float8|int4", dtype) else "quantize to 8 bits"
@@ -156,9 +143,6 @@ def single_grid(call: Expr) -> Grid | None:
     return Grid(scale.reshape(()), zero_point.reshape(()), -1, dtype)
 
 
-# --- data movement --------------------------------------------------------------------------------
-
-
 def _operands(call: Call) -> list[Any]:
     first = call.args[0]
     return list(first.fields) if isinstance(first, tvm_api.RelaxTuple) else [first]
@@ -178,12 +162,7 @@ def _is_movement(call: Expr) -> bool:
 
 
 def in_front_of_dequantize(graph: Graph, value: Expr) -> Expr:
-    """Move a data movement in front of the dequantize of its operands.
-
-    Args:
-        graph: graph whose block builder knows the operands.
-        value: converted result of an operator; returned unchanged if it is not such a movement.
-    """
+    """Move a data movement in front of its operands' dequantize; keep other values."""
     call = graph.definition(value)
     if isinstance(call, Call) and tvm_api.operator_name(call) == "nn.pad":
         return _padded_integers(graph, call, value)
@@ -230,16 +209,10 @@ def moved_behind(graph: Graph, value: Expr, function: Callable[[Expr], Expr]) ->
     return _with_operands(call, parts)
 
 
-# --- edges ----------------------------------------------------------------------------------------
-
-
 def edge_quantization(graph: Graph, node: Node, kind: str) -> Quantization | None:
     """Return scale and zero point of an integer input or output, if the program tells them.
 
-    Args:
-        graph: graph of the program.
-        node: node with the integers.
-        kind: `dequantize` for an input, read by the node's users; `quantize` for an output.
+    `kind` is `dequantize` for an input, read by the node's users, and `quantize` for an output.
     """
     sources = node.users if kind == "dequantize" else [node]
     found = set()

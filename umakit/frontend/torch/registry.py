@@ -77,12 +77,7 @@ Conversion = Callable[[Graph, Node, Arguments], Expr]
 
 @dataclass(frozen=True)
 class OperatorConverter:
-    """Conversion of an operator.
-
-    Attributes:
-        arguments: names of the supported arguments; other arguments must have their defaults.
-        convert: function that converts a node.
-    """
+    """A conversion, and its supported arguments; others must have their defaults."""
 
     arguments: frozenset[str]
     convert: Conversion
@@ -98,12 +93,9 @@ NOT_DECOMPOSED: set[str] = set()
 def converts(
     names: str, arguments: str, *, decomposed: bool = True
 ) -> Callable[[Conversion], Conversion]:
-    """Register a conversion.
+    """Register a conversion for operators with overload and the arguments that it supports.
 
-    Args:
-        names: names of operators with overload, separated by spaces.
-        arguments: names of the supported arguments, separated by spaces.
-        decomposed: whether torch may decompose the operators.
+    Names are separated by spaces. Torch does not decompose operators with `decomposed=False`.
     """
 
     def register(convert: Conversion) -> Conversion:
@@ -117,27 +109,19 @@ def converts(
 
 
 def left_to_tvm(names: str, arguments: str) -> None:
-    """Register operators that TVM converts correctly.
-
-    Args:
-        names: names of operators with overload, separated by spaces.
-        arguments: names of the arguments that TVM's converter supports, separated by spaces.
-    """
+    """Register operators, and their arguments, that TVM converts correctly."""
     converts(names, arguments)(lambda graph, node, given: graph.by_tvm(node))
 
 
 def constant(value: float, dtype: str) -> Expr:
-    """Return a number as a Relax constant."""
     return relax.const(np.asarray(value, dtype), dtype)
 
 
 def constants(dtype: str, *values: float) -> tuple[Expr, ...]:
-    """Return numbers as Relax constants of one dtype."""
     return tuple(constant(value, dtype) for value in values)
 
 
 def cast(value: Expr, dtype: str) -> Expr:
-    """Return an expression converted to a dtype."""
     return value if tvm_api.dtype_of(value) == dtype else op.astype(value, dtype)
 
 
@@ -179,11 +163,7 @@ def expm1(value: Expr, dtype: str) -> Expr:
 
 
 def check_index(graph: Graph, node: Node, index: Expr, limits: tuple[int, int]) -> None:
-    """Refuse a constant index outside `limits` = (first, end). Generated C checks other indices.
-
-    Raises:
-        ModelError: names the node, the index and the size.
-    """
+    """Refuse a constant index outside `limits` = (first, end). Generated C checks other indices."""
     values = tvm_api.constant_array(index)
     if values is None or not values.size:
         return

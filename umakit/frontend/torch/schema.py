@@ -2,10 +2,9 @@
 """The JSON parts of exported programs, reduced to what torch's schema knows and a network needs.
 
 torch reads the parts into the dataclasses of `torch._export.serde.schema` without type checks, and
-then looks names up: operators as attributes of `torch`, `math` and `operator` (`torch.os.system` is
-one), names of nodes as Python source that `torch.fx` compiles, sizes as Python expressions. This
-module checks every value against the schema's type, and every text against the rule of its field. A
-field without a rule is left out if the schema has a default, and refused otherwise.
+looks names up: operators as attributes of `torch` (`torch.os.system` is one), nodes and sizes as
+Python source. Here every value is checked against the schema's type, and every text against the
+rule of its field. A field without a rule is left out if it has a default, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ LONGEST, MOST_NODES, LARGEST, LARGEST_POWER = 20_000, 2_000, 2**63, 64
 
 
 def is_arithmetic(text: str) -> bool:
-    """Return whether an expression holds only bounded numbers, symbols, operators and known
-    functions."""
+    """Return whether a text has only bounded numbers, symbols, operators, known functions."""
     if len(text) > LONGEST:
         return False
     try:
@@ -138,8 +136,7 @@ KEPT_METADATA = ("stack_trace", "nn_module_stack", "from_node")
 
 
 class Refused(Exception):
-    """A part of a program that is damaged or would make torch load something. The message names
-    it."""
+    """The message names a part of a program that is damaged or would make torch load something."""
 
 
 def plain_program(content: Any) -> dict[str, Any]:
@@ -179,17 +176,8 @@ def plain_payloads(content: Any) -> dict[str, Any]:
     return table
 
 
-# --- values --------------------------------------------------------------------------------------
-
-
 def _checked(value: Any, kind: Any, place: str) -> Any:
-    """Return a JSON value checked against a type of the schema.
-
-    Args:
-        value: JSON value.
-        kind: a dataclass, union, list, dictionary, enumeration or plain type.
-        place: `Class.field` of the value, the key of the field's rule.
-    """
+    """Return a JSON value checked against a type; `place` is `Class.field`, the key of its rule."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return None if value is None else _checked(value, arguments[0], place)
@@ -272,9 +260,6 @@ def _holds_text(kind: Any) -> bool:
     return kind is str or any(_holds_text(inner) for inner in typing.get_args(kind))
 
 
-# --- texts ---------------------------------------------------------------------------------------
-
-
 def _text(text: str, place: str) -> str:
     rule = RULES.get(place)
     if rule is None:
@@ -293,13 +278,11 @@ def _is_identifier(text: str) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """Return whether a text is a safe module or weight name: short, printable, without quotes or
-    backslashes."""
+    """Return whether a name is short and printable, without quotes or backslashes."""
     return len(text) <= 10_000 and text.isprintable() and not set("\"'\\") & set(text)
 
 
 def _is_operator(text: str) -> bool:
-    """Return whether a target is a tensor operator or a function of sizes."""
     if text in SIZE_OPERATORS or text in GRAPH_OPERATORS:
         return True
     match = OPERATOR.fullmatch(text)
@@ -307,22 +290,6 @@ def _is_operator(text: str) -> bool:
         return False
     found = getattr(getattr(getattr(torch.ops, match[1]), match[2], None), match[3], None)
     return isinstance(found, torch._ops.OpOverload)
-
-
-def _is_overload(text: str) -> bool:
-    return OPERATOR.fullmatch(text) is not None and _is_operator(text)
-
-
-def _never(text: str) -> bool:
-    return False
-
-
-def _always(text: str) -> bool:
-    return True
-
-
-def _is_one_of(*texts: str) -> Callable[[str], bool]:
-    return texts.__contains__
 
 
 def _check_arguments(node: dict[str, Any]) -> None:
@@ -360,50 +327,42 @@ def _parts(item: str) -> int:
 
 
 RULES: dict[str, Callable[[str], bool]] = {
-    "Argument.as_operator": _is_overload,
-    "Argument.as_string": _always,  # restricted by _check_arguments
-    "Argument.as_string_to_argument": _never,
-    "Argument.as_strings": _always,
-    "ConstantValue.as_string": _always,
-    "BufferMutationSpec.buffer_name": _is_path,
-    "CustomObjArgument.class_fqn": _never,
-    "CustomObjArgument.name": _never,
-    "Device.type": _is_one_of(*DEVICES),
-    "ExportedProgram.opset_version": _is_identifier,
+    **dict.fromkeys(
+        "ExportedProgram.opset_version GradientToUserInputSpec.user_input_name "
+        "Graph.sym_bool_values Graph.sym_float_values Graph.sym_int_values Graph.tensor_values "
+        "GraphArgument.name InputToConstantInputSpec.name ModuleCallSignature.forward_arg_names "
+        "NamedTupleDef.field_names Node.name SymBoolArgument.as_name SymFloatArgument.as_name "
+        "SymIntArgument.as_name TensorArgument.name UserInputMutationSpec.user_input_name".split(),
+        _is_identifier,
+    ),
+    **dict.fromkeys(
+        "BufferMutationSpec.buffer_name ExportedProgram.torch_version "
+        "GradientToParameterSpec.parameter_name GraphModule.treespec_namedtuple_fields "
+        "InputToBufferSpec.buffer_name InputToParameterSpec.parameter_name "
+        "InputToTensorConstantSpec.tensor_constant_name ModuleCallEntry.fqn "
+        "ParameterMutationSpec.parameter_name PayloadConfig.config".split(),
+        _is_path,
+    ),
+    # Others restrict these: _check_arguments the arguments; plain_tree writes both trees anew.
+    **dict.fromkeys(
+        "Argument.as_string Argument.as_strings ConstantValue.as_string "
+        "ModuleCallSignature.in_spec ModuleCallSignature.out_spec".split(),
+        lambda text: True,
+    ),
+    **dict.fromkeys(
+        "Argument.as_string_to_argument CustomObjArgument.class_fqn CustomObjArgument.name "
+        "Graph.custom_obj_values InputToCustomObjSpec.custom_obj_name TokenArgument.name".split(),
+        lambda text: False,
+    ),
+    "Argument.as_operator": lambda text: (
+        OPERATOR.fullmatch(text) is not None and _is_operator(text)
+    ),
+    "Device.type": DEVICES.__contains__,
     "ExportedProgram.range_constraints": lambda text: SYMBOL.fullmatch(text) is not None,
-    "ExportedProgram.torch_version": _is_path,
-    "ExportedProgram.verifiers": _is_one_of("", "ATEN", "TRAINING"),
-    "GradientToParameterSpec.parameter_name": _is_path,
-    "GradientToUserInputSpec.user_input_name": _is_identifier,
-    "Graph.custom_obj_values": _never,
-    "Graph.sym_bool_values": _is_identifier,
-    "Graph.sym_float_values": _is_identifier,
-    "Graph.sym_int_values": _is_identifier,
-    "Graph.tensor_values": _is_identifier,
-    "GraphArgument.name": _is_identifier,
-    "GraphModule.treespec_namedtuple_fields": _is_path,
-    "InputToBufferSpec.buffer_name": _is_path,
-    "InputToConstantInputSpec.name": _is_identifier,
-    "InputToCustomObjSpec.custom_obj_name": _never,
-    "InputToParameterSpec.parameter_name": _is_path,
-    "InputToTensorConstantSpec.tensor_constant_name": _is_path,
-    "ModuleCallEntry.fqn": _is_path,
-    "ModuleCallSignature.forward_arg_names": _is_identifier,
-    "ModuleCallSignature.in_spec": _always,  # plain_tree writes both anew
-    "ModuleCallSignature.out_spec": _always,
+    "ExportedProgram.verifiers": ("", "ATEN", "TRAINING").__contains__,
     "NamedArgument.name": lambda text: not text or _is_identifier(text),
-    "NamedTupleDef.field_names": _is_identifier,
-    "Node.name": _is_identifier,
     "Node.target": _is_operator,
-    "ParameterMutationSpec.parameter_name": _is_path,
-    "PayloadConfig.config": _is_path,
     "PayloadMeta.path_name": lambda text: re.fullmatch(r"[\w-]+", text, re.ASCII) is not None,
-    "SymBoolArgument.as_name": _is_identifier,
     "SymExpr.expr_str": is_arithmetic,
-    "SymFloatArgument.as_name": _is_identifier,
-    "SymIntArgument.as_name": _is_identifier,
-    "TensorArgument.name": _is_identifier,
-    "TokenArgument.name": _never,
-    "UserInputMutationSpec.user_input_name": _is_identifier,
 }
 """Rule for the text of each field of torch's schema, by `Class.field`; for keys of dictionaries."""

@@ -21,6 +21,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
+from umakit.frontend.checks import check_wanted_sizes
 from umakit.frontend.model import InputShapes, last_line, symbolic_notice
 from umakit.frontend.torch.registry import NOT_DECOMPOSED
 
@@ -61,24 +62,20 @@ def is_fake(value: object) -> bool:
 def input_sizes(
     program: torch.export.ExportedProgram, wanted: InputShapes, where: str
 ) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Return shapes by input name with symbolic dimensions bound, and notices for the user.
-
-    Raises:
-        ModelError: an input is unknown, or the program does not allow a size.
-    """
+    """Return shapes by input name with symbolic dimensions bound, and notices for the user."""
     placeholders = {
         node.name: node.meta["val"]
         for node in program.graph.nodes
         if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
     }
     tensors = {n: value for n, value in placeholders.items() if isinstance(value, torch.Tensor)}
-    for name in sorted(set(wanted) - set(tensors)):
-        names = ", ".join(tensors)
-        raise ModelError(f"there is no input {name!r}", where=where, fix=f"inputs are {names}")
+    check_wanted_sizes(wanted, {name: value.dim() for name, value in tensors.items()}, where)
     symbols: dict[Any, int] = {}
     notices: list[str] = []
     for name, value in tensors.items():
-        _bind_symbols(name, value, wanted.get(name), symbols, where)
+        # Symbols of inputs without wanted sizes are bound to 1 below.
+        for size, number in zip(value.shape, wanted.get(name, ()), strict=False):
+            _bind_symbol(_expression(size).subs(symbols), int(number), symbols)
     for name, value in tensors.items():
         for size in value.shape:
             for symbol in sorted(_expression(size).free_symbols - symbols.keys(), key=str):
@@ -111,23 +108,13 @@ def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
 
 
-def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], where: str) -> None:
-    if wanted is None:
-        return
-    if len(wanted) != value.dim():
-        raise ModelError(
-            f"input {name!r} has {value.dim()} dimensions, not {len(wanted)}",
-            where=where,
-            fix=f"give --input-shapes {value.dim()} sizes for it",
-        )
-    for size, number in zip(value.shape, wanted, strict=True):
-        expression = _expression(size).subs(symbols)
-        free = expression.free_symbols
-        if len(free) == 1:
-            (symbol,) = free
-            solutions = sympy.solve(expression - int(number), symbol)
-            if len(solutions) == 1 and solutions[0].is_Integer and solutions[0] > 0:
-                symbols[symbol] = int(solutions[0])
+def _bind_symbol(expression: Any, number: int, symbols: dict[Any, int]) -> None:
+    """Bind the only symbol of a size, if one value makes the size a number."""
+    if len(expression.free_symbols) == 1:
+        (symbol,) = expression.free_symbols
+        solutions = sympy.solve(expression - number, symbol)
+        if len(solutions) == 1 and solutions[0].is_Integer and solutions[0] > 0:
+            symbols[symbol] = int(solutions[0])
 
 
 @contextmanager
@@ -148,16 +135,8 @@ def make_static(
 ) -> StaticProgram:
     """Decompose a program into Core ATen and compute every type and constant.
 
-    Args:
-        program: an exported program in inference mode.
-        shapes: input shapes by name.
-        fail: function from node and message to the error about the node.
-        where: file name in error messages.
-        refused: if given, collects errors about nodes instead of raising them; writes to state are
-            not checked.
-
-    Raises:
-        ModelError: torch cannot decompose the program or run it with these sizes.
+    `fail` returns the error about a node. If `refused` is given, it collects these errors, and
+    writes to state are not checked.
     """
     program = _decomposed(program, where)
     if refused is None:
@@ -218,9 +197,6 @@ def check_no_state(program: torch.export.ExportedProgram, where: str) -> None:
     """Refuse a program that writes a buffer or an input.
 
     Decomposition turns `buffer += 1` into an output that torch writes back.
-
-    Raises:
-        ModelError: names the buffer or input.
     """
     for spec in program.graph_signature.output_specs:
         if spec.kind not in USER_OUTPUTS:
@@ -239,7 +215,6 @@ def _number_or_node(used: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _constants(program: torch.export.ExportedProgram, where: str) -> dict[str, Any]:
-    """Return parameters, buffers and lifted constants by placeholder name."""
     signature, constants = program.graph_signature, {}
     for spec in signature.input_specs:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
@@ -297,8 +272,7 @@ def _type_by_torch(node: torch.fx.Node, mode: Any) -> Any:
 
 
 def _is_foldable(target: Any) -> bool:
-    """Return whether an operator is a pure function of tensors and numbers, computable at
-    import."""
+    """Return whether an operator is a pure function of tensors and numbers."""
     if not isinstance(target, torch._ops.OpOverload):
         return True
     texts = any(str(argument.type).startswith(("str", "Optional[str")) for argument in

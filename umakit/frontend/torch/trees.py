@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tree specifications of exported programs: how inputs and outputs are nested.
 
-A specification names Python types, and its contexts may name enumerations, named tuples and
-factories of dictionaries, for which torch imports modules (`enum_object_hook`,
+A specification names Python types, for which torch imports modules (`enum_object_hook`,
 `_defaultdict_deserialize` in torch/utils/_pytree.py). A network needs only the names of the leaves:
-this module reduces every specification to tuples and dictionaries.
+every specification is reduced to tuples and dictionaries.
 """
 
 from __future__ import annotations
@@ -27,16 +26,14 @@ DEEPEST = 64
 
 
 class UnknownTree(Exception):
-    """A tree specification with other nodes than tuples, lists and dictionaries. The message names
-    it."""
+    """The message names what a tree has besides tuples, lists and dictionaries."""
 
 
 def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:
-    """Return a tree specification reduced to tuples and dictionaries with text or integer keys.
+    """Return a tree of `treespec_dumps` reduced to tuples and dictionaries with text or integer
+    keys.
 
-    Args:
-        text: output of `torch.utils._pytree.treespec_dumps`.
-        fields: field names of named tuples, by type.
+    `fields` has the field names of named tuples by type.
 
     Raises:
         UnknownTree: the text is damaged, or names an unknown type or key.

@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of operators that get the layout of an accelerator's patterns.
 
-To find the operators that an accelerator would take in its layout, the network is matched with
-every connected operator changed: predicates decide, as for any network. The layouts of least cost
-are then chosen:
-
-- an operator that an accelerator takes in only one layout costs its multiply-accumulates in the
-  other layout, less the predicted cycles of the accelerator's cost model, if any; at least 1;
-- a tensor between two layouts costs 1 per element, once; nothing if only axes of size 1 move, and
-  nothing for constants, which are transposed at compile time. On a Cortex-M3 a transpose takes 3
-  to 4 instructions per element, and a convolution at least 3 per multiply-accumulate.
-
-The least cost is a minimum cut. Of equal costs, the fewest changes are chosen, so that a region
-without gain stays unchanged.
+The network is matched with every connected operator changed, and the layouts of least cost, a
+minimum cut, are chosen; of equal costs the fewest changes. An operator that an accelerator takes in
+only one layout costs its multiply-accumulates in the other one, less the accelerator's predicted
+cycles, at least 1. A tensor between two layouts costs 1 per element that moves, once, and a
+constant nothing. On a Cortex-M3 a transpose takes 3 to 4 instructions per element, and a
+convolution at least 3 per multiply-accumulate.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ from umakit.machine.cpu import Cpu
 from umakit.machine.planner import prediction_of
 from umakit.operators.offload.constraints import OtherLayout, OtherOperator
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.partition.layouts.graph import Graph, Rewritten, Var, rewrite
+from umakit.partition.layouts.graph import Graph, Var, rewrite
 from umakit.partition.layouts.rules import Axes, Flip
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.matching import Refusals, fuse_all, offloaded_rows
@@ -37,8 +31,6 @@ from umakit.partition.report import CPU, OperatorPlacement
 from umakit.registration.backend import Backend
 from umakit.registration.registered import Pattern
 from umakit.tvm_api import IRModule
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -95,14 +87,7 @@ def fit_layouts(
     assigned: Mapping[int, str] | None = None,
     cpu: Cpu | None = None,
 ) -> Fitted:
-    """Change layouts of a network if the change pays; most networks stay unchanged.
-
-    Args:
-        module: a Relax module whose `main` has dataflow blocks, before matching.
-        backends: backends in order of priority.
-        assigned: the only accelerator for a row, by row; any accelerator may take other rows.
-        cpu: the CPU of all other operators; None for any.
-    """
+    """Change layouts of a network if the change pays; most networks stay unchanged."""
     main = module["main"]
     blocks = [block for block in main.body.blocks if len(block.bindings)]
     elsewhere: Mapping[str, Mapping[int, Sequence[str]]] = {}
@@ -129,8 +114,6 @@ def _targets(backends: Iterable[Backend]) -> list[str]:
 
 
 class _Choice:
-    """The choice between two layouts for one network."""
-
     def __init__(
         self,
         module: IRModule,
@@ -185,12 +168,10 @@ class _Choice:
         return self._made(chosen, refused, macs)
 
     def fitted_to_cpu(self, dtypes: Collection[str]) -> Fitted:
-        """Return the network with CPU operators in the other layout.
+        """Return the network with CPU operators in the other layout, if the CPU computes their
+        dtypes faster.
 
         Operators of accelerators keep their layout.
-
-        Args:
-            dtypes: dtypes of results that the CPU computes faster in the other layout.
         """
         before = self._taken(self._module, {variable: variable for variable in self._graph.calls})
         faster = {
@@ -205,27 +186,32 @@ class _Choice:
         return self._made(chosen, {}, macs)
 
     def _made(self, chosen: set[Var], refused: Mapping[Var, str], macs: int) -> Fitted:
-        """Return the network with some operators in the other layout."""
         made = rewrite(self._module, self._graph, chosen)
-        parameters = list(self._module["main"].params)
-        fitted = _described(made, parameters, self._graph.flip.target, refused, macs)
-        before_rows, rows = _rows(self._module), _rows(made.module)
-        found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
-        return replace(fitted, origins=found)
+        before, rows = _rows(self._module), _rows(made.module)
+        origins = {v: origin for v, origin in made.origins.items() if v in rows}
+        row_of = {origin: rows[variable] for variable, origin in origins.items()}
+        row_of |= {v: -1 - number for number, v in enumerate(self._module["main"].params)}
+        return Fitted(
+            made.module,
+            self._graph.flip.target,
+            {rows[variable]: axes for variable, axes in made.axes.items()},
+            {rows[variable]: size for variable, size in made.transposed.items()},
+            {rows[v]: row_of[source] for v, source in made.sources.items() if source in row_of},
+            {row_of[variable]: reason for variable, reason in refused.items()},
+            macs,
+            {rows[variable]: before[origin] for variable, origin in origins.items()},
+        )
 
     def _taken(self, module: IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
         """Return the operators that backends take, each with its cycles, 0 if unknown.
 
-        None if a predicate fails.
-
-        Args:
-            module: a network.
-            origins: variables of the original network, by variable of this network.
+        None if a predicate fails. `origins` has the original variables, by variable of this
+        network.
         """
         variables = list(self._graph.calls)
         numbers = {variable: number for number, variable in enumerate(variables)}
 
-        def rows_for(_: int, binding: tvm_api.Binding) -> tuple[int, ...]:
+        def rows_for(binding: tvm_api.Binding) -> tuple[int, ...]:
             origin = origins.get(binding.var)
             return () if origin is None else (numbers[origin],)
 
@@ -239,7 +225,7 @@ class _Choice:
         # Matches are told by the rows of their calls.
         bindings = tvm_api.bindings_of(module["main"])
         calls = (each for each in bindings if isinstance(each.value, tvm_api.Call))
-        module = note_rows(module, [rows_for(0, each) for each in calls])
+        module = note_rows(module, list(map(rows_for, calls)))
         values = {
             variables[row]: binding.value
             for binding in tvm_api.bindings_of(module["main"])
@@ -260,13 +246,7 @@ class _Choice:
     def _cheapest(
         self, before: Mapping[Var, int], behind: Mapping[Var, int], staying: int = 0
     ) -> set[Var]:
-        """Return the operators that change, at the least cost.
-
-        Args:
-            before, behind: operators taken in the old and in the new layout, with their cycles.
-            staying: cost of an operator that keeps its layout; 1 lets operators change at no cost,
-                such as elementwise operators fused into a convolution.
-        """
+        """Return the operators that change, at the least cost."""
         sides = Sides()
         for variable, rule in self._graph.rules.items():
             work = self._work[variable]
@@ -292,35 +272,10 @@ class _Choice:
         return f"{flip.target} does not pay: it has {work} and up to {size:,} elements to transpose"
 
 
-def _described(
-    made: Rewritten, parameters: Sequence[Var], target: str, refused: Mapping[Var, str], macs: int
-) -> Fitted:
-    rows = _rows(made.module)
-    by_origin = {origin: rows[v] for v, origin in made.origins.items() if v in rows}
-    by_origin |= {variable: -1 - number for number, variable in enumerate(parameters)}
-    sources = {
-        rows[variable]: by_origin[source]
-        for variable, source in made.sources.items()
-        if source in by_origin
-    }
-    return Fitted(
-        made.module,
-        target,
-        {rows[variable]: axes for variable, axes in made.axes.items()},
-        {rows[variable]: size for variable, size in made.transposed.items()},
-        sources,
-        {by_origin[variable]: reason for variable, reason in refused.items()},
-        macs,
-    )
-
-
 def _rows(module: IRModule) -> dict[Var, int]:
-    found = [
-        binding.var
-        for binding in tvm_api.bindings_of(module["main"])
-        if tvm_api.operator_name(binding.value)
-    ]
-    return {variable: row for row, variable in enumerate(found)}
+    bindings = tvm_api.bindings_of(module["main"])
+    named = (binding.var for binding in bindings if tvm_api.operator_name(binding.value))
+    return {variable: row for row, variable in enumerate(named)}
 
 
 # Two sides with the least cost: a minimum cut, by shortest augmenting paths.
@@ -345,19 +300,12 @@ class Sides:
         self._everything = 1
 
     def cost(self, item: Hashable, *, taken: int = 0, left: int = 0) -> None:
-        """Add the costs of an item on either side."""
         self._edge(("item", item), SINK, taken)
         self._edge(SOURCE, ("item", item), left)
         self._everything += taken + left
 
     def together(self, items: Collection[Hashable], cost: int, *, left: bool = False) -> None:
-        """Add a cost, once, for items that are not all on one side.
-
-        Args:
-            items: the items.
-            cost: the cost.
-            left: whether an item that is always left belongs to the items.
-        """
+        """Add a cost, once, for items that are not all on one side, or all `left`."""
         members: list[Hashable] = [("item", item) for item in dict.fromkeys(items)]
         if left:
             members.append(SINK)
@@ -405,7 +353,6 @@ def _reached(room: Mapping[Hashable, Mapping[Hashable, int]]) -> dict[Hashable, 
 
 
 def _push(room: dict[Hashable, dict[Hashable, int]], came: Mapping[Hashable, Hashable]) -> None:
-    """Fill the path to the sink."""
     path = []
     node: Hashable = SINK
     while node != SOURCE:

@@ -49,14 +49,9 @@ class Tensor:
 
 
 class Graph:
-    """A network, for one change of layout.
-
-    Args:
-        main: a Relax function of one dataflow block.
-        flip: the change.
+    """A network of one dataflow block, for one change of layout.
 
     Attributes:
-        flip: the change.
         rules: rules of operators that can change their layout, by the variable of their result.
         calls: all calls of operators, by the variable of their result.
         tensors: tensors by variable.
@@ -133,9 +128,18 @@ class Graph:
         return found
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """A network with other layouts.
+def rewrite(module: IRModule, graph: Graph, flipped: Collection[Var]) -> Rewritten:
+    """Return the network with the other layout of the operators whose results are given."""
+    rewritten = Rewritten(module, graph, flipped)
+    main = module.get_global_var("main")
+    rewritten.builder_.update_func(main, rewritten.visit_expr(module["main"]))
+    rewritten.module = rewritten.builder_.get()
+    return rewritten
+
+
+@tvm_api.mutator
+class Rewritten(tvm_api.PyExprMutator):
+    """A network with other layouts: operators in order, and transposes at their first use.
 
     Attributes:
         module: the network.
@@ -147,35 +151,6 @@ class Rewritten:
     """
 
     module: IRModule
-    origins: dict[Var, Var]
-    axes: dict[Var, Axes]
-    transposed: dict[Var, int]
-    sources: dict[Var, Var]
-
-
-def rewrite(module: IRModule, graph: Graph, flipped: Collection[Var]) -> Rewritten:
-    """Return the network with the other layout of some operators.
-
-    Args:
-        module: the network of the graph.
-        graph: operators that can change their layout.
-        flipped: variables of the operators to change.
-    """
-    rewriter = _Rewriter(module, graph, flipped)
-    main = module.get_global_var("main")
-    rewriter.builder_.update_func(main, rewriter.visit_expr(module["main"]))
-    return Rewritten(
-        rewriter.builder_.get(),
-        rewriter.origins,
-        rewriter.axes,
-        rewriter.transposed,
-        rewriter.sources,
-    )
-
-
-@tvm_api.mutator
-class _Rewriter(tvm_api.PyExprMutator):
-    """Emits operators in the order of the network, and transposes at their first use."""
 
     def __init__(self, module: IRModule, graph: Graph, flipped: Collection[Var]) -> None:
         super().__init__(module)

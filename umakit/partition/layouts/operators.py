@@ -23,7 +23,6 @@ from umakit.partition.layouts.rules import (
     Operands,
     Rule,
     RuleOf,
-    composed,
     is_variable,
     made,
     moves_nothing,
@@ -78,15 +77,6 @@ def of_one(call: Call, flip: Flip) -> Rule | None:
     return one_operand(call, lambda: _shape(call, flip))
 
 
-def change_of_type(call: Call, flip: Flip) -> Rule | None:
-    """Rule of a quantize or dequantize, with a scale per element of an axis, or one scale."""
-    shape = tvm_api.static_shape(call)
-    if shape is None or any(is_variable(operand) for operand in call.args[1:]):
-        return None
-    axis = flip.axis(int(call.attrs.axis), len(shape))
-    return one_operand(call, lambda: {"axis": axis})
-
-
 def _shape(call: Call, flip: Flip) -> dict[str, Any]:
     if not tvm_api.operator_name(call).startswith(PREFIX):
         return {}
@@ -116,7 +106,6 @@ def float_convolution(call: Call, flip: Flip) -> Rule | None:
 
 
 def float_pool(call: Call, flip: Flip) -> Rule | None:
-    """A pool of Relax in two dimensions."""
     if str(call.attrs.layout) != flip.source or str(call.attrs.out_layout) not in ("", flip.source):
         return None
     changed = {"layout": flip.target, "out_layout": flip.target}
@@ -141,7 +130,6 @@ def integer_convolution(call: Call, flip: Flip) -> Rule | None:
 
 
 def integer_pool(call: Call, flip: Flip) -> Rule | None:
-    """An integer pool."""
     if str(call.attrs["layout"]) != flip.source:
         return None
     return one_operand(call, lambda: _integer_layout(call, flip), has_layout=True)
@@ -157,37 +145,35 @@ OTHER_NAMES = {f"{PREFIX}global_avg_pool": f"{PREFIX}mean"}
 
 
 def concatenation(call: Call, flip: Flip) -> Rule | None:
-    """A concatenation along any axis."""
     shape, tensors = tvm_api.static_shape(call), call.args[0]
     if shape is None or not isinstance(tensors, tvm_api.RelaxTuple):
         return None
     axis = flip.axis(int(call.attrs.axis), len(shape))
     data = tuple(field for field in tensors.fields if is_variable(field))
-    if not data or any(_whole_constant(field) for field in tensors.fields if field not in data):
+    constants = {
+        place: tvm_api.constant_array(field)
+        for place, field in enumerate(tensors.fields)
+        if not is_variable(field)
+    }
+    if not data or any(array is None for array in constants.values()):
         return None
 
     def build(operands: Operands) -> Expr:
-        fields = [
-            operands.flipped(field) if is_variable(field) else _constant(field, flip)
-            for field in tensors.fields
-        ]
+        fields = []
+        for place, field in enumerate(tensors.fields):
+            array = constants.get(place)
+            if array is None:
+                fields.append(operands.flipped(field))
+            else:
+                moved = array.transpose(flip.axes(array.ndim))
+                fields.append(relax.const(np.ascontiguousarray(moved)))
         return made(call, [relax.Tuple(fields)], {"axis": axis})
 
     return Rule(data, build)
 
 
-def _whole_constant(field: Expr) -> bool:
-    return tvm_api.constant_array(field) is None
-
-
-def _constant(field: Expr, flip: Flip) -> Expr:
-    array = tvm_api.constant_array(field)
-    assert array is not None
-    return relax.const(np.ascontiguousarray(array.transpose(flip.axes(array.ndim))))
-
-
 def along_axis(call: Call, flip: Flip) -> Rule | None:
-    """A softmax, or a take of constant positions."""
+    """A softmax, a take of constant positions, or a quantize or dequantize by constant scales."""
     shape = tvm_api.static_shape(call)
     if shape is None or call.attrs.axis is None or any(is_variable(o) for o in call.args[1:]):
         return None
@@ -198,14 +184,12 @@ def along_axis(call: Call, flip: Flip) -> Rule | None:
 
 
 def integer_softmax(call: Call, flip: Flip) -> Rule | None:
-    """An integer softmax with an axis attribute."""
     shape = tvm_api.static_shape(call) or ()
     axis = flip.axis(int(call.attrs["axis"]), len(shape))
     return one_operand(call, lambda: {"axis": axis, "output_shape": flip.shape(shape)})
 
 
 def pad(call: Call, flip: Flip) -> Rule | None:
-    """A pad."""
     shape = tvm_api.static_shape(call)
     widths = [int(width) for width in call.attrs.pad_width]
     if shape is None or len(widths) != 2 * len(shape):
@@ -215,7 +199,6 @@ def pad(call: Call, flip: Flip) -> Rule | None:
 
 
 def strided_slice(call: Call, flip: Flip) -> Rule | None:
-    """A slice along constant axes."""
     data, axes, *bounds = call.args
     shape = tvm_api.static_shape(data)
     numbers = [getattr(axis, "value", None) for axis in getattr(axes, "fields", ())]
@@ -245,7 +228,6 @@ def reduction(call: Call, flip: Flip) -> Rule | None:
 
 
 def integer_reduction(call: Call, flip: Flip) -> Rule | None:
-    """An integer mean or sum over axes."""
     rank = len(tvm_api.static_shape(call.args[0]) or ())
     shape = [int(extent) for extent in call.attrs["output_shape"]]
     axes = [int(axis) for axis in call.attrs["axes"]]
@@ -259,8 +241,7 @@ def integer_reduction(call: Call, flip: Flip) -> Rule | None:
 
 
 def global_average(call: Call, flip: Flip) -> Rule | None:
-    """A global average pool, computed as a mean over the positions: both add in 32 bits and rescale
-    the sum once."""
+    """A global average pool as a mean: both add in 32 bits and rescale the sum once."""
     data = call.args[0]
     shape, result = tvm_api.static_shape(data), tvm_api.static_shape(call)
     if shape is None or result is None or flip.source != CHANNELS_FIRST:
@@ -304,7 +285,6 @@ def reshape(call: Call, flip: Flip) -> Rule | None:
 
 
 def transpose(call: Call, flip: Flip) -> Rule | None:
-    """A transpose, replaced by another transpose or by none."""
     data = call.args[0]
     before = tvm_api.static_shape(data)
     if before is None:
@@ -315,7 +295,7 @@ def transpose(call: Call, flip: Flip) -> Rule | None:
         return transpose_of_kept(call, flip)
     elements = math.prod(before)
     now = 0 if moves_nothing(before, axes) else elements
-    left = composed(flip.back(rank), axes)
+    left = tuple(flip.back(rank)[axis] for axis in axes)
     then = 0 if moves_nothing(flip.shape(before), left) else elements
 
     def build(operands: Operands) -> Expr:
@@ -328,8 +308,7 @@ def transpose(call: Call, flip: Flip) -> Rule | None:
 
 
 def transpose_of_kept(call: Call, flip: Flip) -> Rule | None:
-    """A transpose of a tensor with a fixed layout that yields the other layout; None for other
-    transposes."""
+    """A transpose from a fixed layout to the other layout; None for other transposes."""
     data = call.args[0]
     shape = tvm_api.static_shape(data)
     if shape is None:
@@ -356,10 +335,8 @@ RULES: Mapping[str, RuleOf] = {
     **dict.fromkeys((f"{PREFIX}{name}" for name in PAIRS), broadcasting),
     **dict.fromkeys((f"{PREFIX}{name}" for name in SINGLE), of_one),
     "astype": of_one,
-    "quantize": change_of_type,
-    "dequantize": change_of_type,
     "concat": concatenation,
-    **dict.fromkeys(("nn.softmax", "nn.log_softmax", "take"), along_axis),
+    **dict.fromkeys(("nn.softmax", "nn.log_softmax", "take", "quantize", "dequantize"), along_axis),
     f"{PREFIX}probabilities": integer_softmax,
     "nn.pad": pad,
     "strided_slice": strided_slice,

@@ -32,17 +32,12 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Flip:
-    """A change of layout of whole regions.
-
-    Attributes:
-        target: the new layout, `NHWC` or `NCHW`; the old layout is the other one.
-    """
+    """A change of layout of whole regions to `target`, `NHWC` or `NCHW`, from the other one."""
 
     target: str
 
     @property
     def source(self) -> str:
-        """The layout before."""
         return CHANNELS_FIRST if self.target == CHANNELS_LAST else CHANNELS_LAST
 
     def axes(self, rank: int) -> Axes:
@@ -53,14 +48,14 @@ class Flip:
 
     def back(self, rank: int) -> Axes:
         """Return the new axes of a tensor in their old order."""
-        return inverse(self.axes(rank))
+        axes = self.axes(rank)
+        return tuple(axes.index(axis) for axis in range(rank))
 
     def axis(self, axis: int, rank: int) -> int:
         """Return the new place of an axis, counted from 0; `axis` may be negative."""
         return self.axes(rank).index(axis % rank)
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return a shape after the change."""
         return tuple(shape[axis] for axis in self.axes(len(shape)))
 
     def constant(self, expression: tvm_api.Expr, rank: int) -> tvm_api.Expr | None:
@@ -77,19 +72,8 @@ class Flip:
         return tvm_api.relax.const(np.ascontiguousarray(whole.transpose(self.axes(rank))))
 
 
-def inverse(axes: Sequence[int]) -> Axes:
-    """Return the inverse permutation."""
-    return tuple(axes.index(axis) for axis in range(len(axes)))
-
-
-def composed(first: Sequence[int], then: Sequence[int]) -> Axes:
-    """Return the permutation of two consecutive transposes."""
-    return tuple(first[axis] for axis in then)
-
-
 def moves_nothing(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Whether a transpose keeps the order of elements in memory, because only axes of size 1
-    move."""
+    """Whether a transpose keeps elements in order, because only axes of size 1 move."""
     moved = [axis for axis in axes if shape[axis] != 1]
     return moved == sorted(moved)
 
@@ -98,8 +82,6 @@ Expr = tvm_api.Expr
 
 
 class Operands(Protocol):
-    """The operands of the new call."""
-
     def flipped(self, operand: Any) -> Expr:
         """Return a variable of the network in the other layout."""
 
@@ -161,10 +143,7 @@ def one_operand(
 ) -> Rule:
     """Return the rule of an operator with a layout of only its first operand.
 
-    Args:
-        call: the call.
-        change: function that returns the changed attributes by name.
-        follows, has_layout: as in `Rule`.
+    `change` returns the changed attributes by name.
     """
     data, *rest = call.args
 

@@ -105,7 +105,6 @@ def tokens_of(text: str, with_strings: bool = False) -> Tokens:
 
 
 def macro_of(text: str) -> tuple[str, Macro] | None:
-    """Return name and definition of the rest of a line `#define`; None if malformed."""
     match = DEFINITION.fullmatch(text)
     if match is None:
         return None
@@ -117,7 +116,6 @@ def macro_of(text: str) -> tuple[str, Macro] | None:
 
 
 def is_identifier(token: str) -> bool:
-    """Whether a token is a name or a keyword."""
     return token[0].isalpha() or token[0] in "_$"
 
 
@@ -131,13 +129,7 @@ TYPES = frozenset(("struct", "union", "enum", "class"))
 
 @dataclass(frozen=True)
 class Declaration:
-    """Tokens at file scope up to a semicolon or a body.
-
-    Attributes:
-        head: tokens outside of braces.
-        body: the tokens in braces.
-        is_function: whether the braces are a function's body.
-    """
+    """Tokens at file scope up to a semicolon, `head`, or up to the braces around `body`."""
 
     head: Tokens
     body: Tokens = ()
@@ -164,10 +156,7 @@ class Declarations:
     """The declarations and directives of a file.
 
     Attributes:
-        found: declarations.
         used: tokens that always count as used: of assembler and of `#pragma weak`.
-        includes: include directives.
-        macros: definitions of macros.
         is_clear: whether all braces match.
     """
 
@@ -237,8 +226,7 @@ class _Reader:
             self.result.used += line.text.split()
 
     def _other_branch(self, before: _State) -> None:
-        """Restore the state at the condition, and keep the declarations begun in the last
-        branch."""
+        """Restore the state at the condition; keep declarations begun in the last branch."""
         now = self._now
         if now.kind and not before.kind:
             self._other_heads.append(now.head)

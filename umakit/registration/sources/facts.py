@@ -45,11 +45,7 @@ class Facts:
 
 
 class FactFinder:
-    """Finder of the facts of files.
-
-    Args:
-        macros: macros of all files of a library.
-    """
+    """Finder of the facts of files, with the macros of all files of a library."""
 
     def __init__(self, macros: Macros) -> None:
         self._macros = macros
@@ -240,12 +236,7 @@ Seen = frozenset[tuple[str, str]]
 
 
 class MacroTables:
-    """The macros of a library.
-
-    Args:
-        read: files of the library.
-        defines: macros of the compiler's command line, as `NAME` or `NAME=value`.
-    """
+    """The macros of a library, and those of the compiler's command line, `NAME` or `NAME=value`."""
 
     def __init__(self, read: Mapping[str, Declarations], defines: Iterable[str]) -> None:
         places: dict[str, dict[str, list[Macro]]] = {}
@@ -272,13 +263,7 @@ class MacroTables:
         self._finders: dict[Seen, FactFinder] = {}
 
     def seen(self, file: str, lines: Sequence[Line], unit: Collection[str]) -> Seen:
-        """Return the visible definitions of macros with several definitions that a file uses.
-
-        Args:
-            file: the file.
-            lines: lines of the file.
-            unit: all files of the compiled file.
-        """
+        """Return the definitions in a `unit` of the macros of a file that differ."""
         if file not in self._reached:
             self._reached[file] = self._reach(lines)
         return frozenset(
@@ -298,7 +283,6 @@ class MacroTables:
         return frozenset(found & self._several.keys())
 
     def finder(self, seen: Seen) -> FactFinder:
-        """Return the fact finder for some visible definitions."""
         if seen not in self._finders:
             table = dict(self._same)
             for name, file in sorted(seen):

@@ -7,6 +7,7 @@ for every core and compiler; no compiler sees all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
@@ -67,12 +68,7 @@ def macros_of(defines: Iterable[str]) -> dict[str, list[Macro]]:
 
 
 def call_at(tokens: Sequence[str], start: int) -> tuple[list[Tokens], int] | None:
-    """Return the arguments of a call and the place after it; None without a call.
-
-    Args:
-        tokens: the tokens.
-        start: place of the token after the name.
-    """
+    """Return the arguments of a call and the place after it; None if no call starts there."""
     if start >= len(tokens) or tokens[start] != "(":
         return None
     arguments: list[list[str]] = [[]]
@@ -157,26 +153,20 @@ def _substituted(
     if not pastes:  # macros in arguments are expanded in the resulting text
         return [_pasted(macro.body, given)]
     used = [name for name in names if name in macro.body]
-    choices = [_choices(given[name], macros, depth) for name in used]
+    choices = []
+    for argument in (given[name] for name in used):
+        # A long argument is code, examined by itself.
+        expands = len(argument) <= MOST_ALTERNATIVES and any(token in macros for token in argument)
+        choices.append(texts_of(argument, macros, depth + 1) if expands else [argument])
     found = [_pasted(macro.body, given)]
-    for chosen in _products(choices):
-        found.append(_pasted(macro.body, dict(zip(used, chosen, strict=True))))
+    found += [
+        _pasted(macro.body, dict(zip(used, chosen, strict=True))) for chosen in _products(choices)
+    ]
     return list(dict.fromkeys(found))
 
 
-def _choices(argument: Tokens, macros: Macros, depth: int) -> list[Tokens]:
-    if not any(token in macros for token in argument):
-        return [argument]
-    if len(argument) > MOST_ALTERNATIVES:  # code, examined by itself
-        return [argument]
-    return texts_of(argument, macros, depth + 1)
-
-
 def _products(choices: Sequence[Sequence[Tokens]]) -> Iterable[tuple[Tokens, ...]]:
-    count = 1
-    for each in choices:
-        count *= len(each)
-    if count > MOST_ALTERNATIVES:
+    if math.prod(map(len, choices)) > MOST_ALTERNATIVES:
         raise TooManyTextsError
     return product(*choices)
 

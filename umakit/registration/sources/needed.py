@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a library that calls need, by definitions, used names and includes.
 
-The choice depends on names in the texts of files, and not on the view of a compiler, so that it
-holds for every core and every `#if`: a compiler here sees the branches and the assembler of this
-machine only, and a parser of C (tree-sitter) fails at braces that branches share.
+The choice depends on names in the texts of files, so that it holds for every core and every `#if`:
+a compiler sees the branches and the assembler of this machine only, and a parser of C (tree-sitter)
+fails at braces that branches share.
 """
 
 from __future__ import annotations
@@ -56,15 +56,6 @@ class NeededFiles:
 
 
 def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
-    """Return the files that generated C and drivers need.
-
-    Args:
-        tree: the library.
-        texts: C texts with calls of its functions and includes of its headers.
-
-    Raises:
-        LibraryError: a file is missing, cannot be read, or has a name that cannot be exported.
-    """
     key = tree.section.model_dump_json()
     kept, state = _kept.get((tree.root, key), (None, None))
     if kept is None or state != kept.state():
@@ -75,12 +66,7 @@ def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
 
 
 def header_contents(backend: Backend) -> list[bytes]:
-    """Return the contents of the library headers that generated C includes, directly or indirectly;
-    empty without a library.
-
-    Raises:
-        LibraryError: a file is missing or cannot be read.
-    """
+    """Return the headers that generated C includes, also indirectly; empty without a library."""
     tree = source_tree(backend)
     if tree is None:
         return []
@@ -105,11 +91,7 @@ class KnownFunctions:
 
 
 def known_functions(backend: Backend) -> KnownFunctions | None:
-    """Return the definitions of a backend's library; None without a library.
-
-    Raises:
-        LibraryError: a file is missing or cannot be read.
-    """
+    """Return the definitions of a backend's library; None without a library."""
     tree = source_tree(backend)
     if tree is None:
         return None
@@ -145,12 +127,8 @@ class _Needed:
         places = {self._tree.root / name for name in self._read}
         places |= {path.parent for path in places}
         places |= {self._tree.root / name for name in self._tree.section.include}
-        found = []
-        for path in sorted(places):
-            status = path.stat() if path.exists() else None
-            found.append((str(path), status.st_mtime_ns if status else 0,
-                          status.st_size if status else 0))  # fmt: skip
-        return tuple(found)
+        known = ((path, path.stat() if path.exists() else None) for path in sorted(places))
+        return tuple((str(p), s.st_mtime_ns if s else 0, s.st_size if s else 0) for p, s in known)
 
     def files(self, texts: Sequence[str]) -> NeededFiles:
         tree = self._tree
@@ -261,8 +239,7 @@ class _Needed:
         for text in texts:
             for include in read_declarations(read_lines(text.encode())).includes:
                 match = FILE_NAME.match(include.text)
-                name = match and (match[1] or match[2])
-                path = self._tree.included(name, "", False) if name else None
+                path = match and self._tree.included(match[1] or match[2], "", False)
                 found += [path] if path else []
         return found
 
@@ -301,7 +278,6 @@ class _Needed:
         return [path] if path is not None else []
 
     def _computed(self, includer: str, include: Include) -> list[str]:
-        """Return the files of an include with a macro as name."""
         self._has_computed = True
         found = []
         waiting, seen = list(tokens_of(include.text)), set()
@@ -329,20 +305,15 @@ class _Needed:
         folders = {source.rpartition("/")[0] for source in tree.sources}
         found = [path for folder in folders for path in (tree.root / folder).glob("*")]
         found += [p for folder in tree.section.include for p in (tree.root / folder).rglob("*")]
-        return {
-            path.relative_to(tree.root).as_posix()
-            for path in found
-            if path.suffix in HEADER_SUFFIXES and path.is_file()
-        }
+        headers = (path for path in found if path.suffix in HEADER_SUFFIXES and path.is_file())
+        return {path.relative_to(tree.root).as_posix() for path in headers}
 
 
 def _uses(facts: Facts, only_used: bool = False) -> set[str]:
     """Return the names that a compiled file uses, also through its static functions.
 
-    Args:
-        facts: facts of the file with all its included files.
-        only_used: whether to leave out definitions without uses: generated C compiles only the
-            functions that it calls.
+    With `only_used`, definitions without uses are left out: generated C compiles only the functions
+    that it calls.
     """
     found = set(facts.used)
     if not only_used:

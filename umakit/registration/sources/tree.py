@@ -26,14 +26,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_+., -]*[A-Za-z0-9_+.,-])?")
 
 @dataclass(frozen=True)
 class SourceTree:
-    """The files of a library, by path relative to its root.
-
-    Attributes:
-        backend: name of the backend.
-        root: the library's folder.
-        section: the section `[sources]`.
-        where: path of `accel.toml`.
-    """
+    """The files of a library, by path relative to its root, for `[sources]` of a file."""
 
     backend: str
     root: Path
@@ -42,11 +35,7 @@ class SourceTree:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The compiled files, in alphabetical order.
-
-        Raises:
-            AcceleratorConfigError: a glob finds no file, or a file cannot be compiled.
-        """
+        """The compiled files, in alphabetical order."""
         self.check_folders()
         excluded = {name for form in self.section.exclude for name in self._found(form)}
         names: dict[str, None] = {}
@@ -80,11 +69,7 @@ class SourceTree:
             raise self.error(f"files: {form!r} is not a pattern of paths: {error}", form) from None
 
     def check_folders(self) -> None:
-        """Refuse a missing root, include folder or header.
-
-        Raises:
-            AcceleratorConfigError: a folder or file is missing; names it.
-        """
+        """Refuse a missing root, include folder or header."""
         if not self.root.is_dir():
             raise self.error(f"root: there is no folder {short_path(self.root)}")
         for folder in self.section.include:
@@ -103,23 +88,12 @@ class SourceTree:
     def error(
         self, what: str, value: str = "", fix: str = "correct it in [sources]"
     ) -> AcceleratorConfigError:
-        """Return an error of this section of `accel.toml`.
-
-        Args:
-            what: the key, a colon and the problem.
-            value: the wrong value of the key or of its list.
-            fix: advice.
-        """
+        """Return an error of this section. `what` begins with the key and a colon."""
         key = what.partition(":")[0]
         where = line_of_value(self.where, "sources", key, value)
         return AcceleratorConfigError(f"sources.{what}", where=where, fix=fix)
 
     def content(self, name: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            LibraryError: the file cannot be read.
-        """
         try:
             return (self.root / name).read_bytes()
         except OSError as error:
@@ -130,13 +104,7 @@ class SourceTree:
     def included(self, name: str, includer: str, in_quotes: bool) -> str | None:
         """Return the file of an include; None for files outside the library.
 
-        Args:
-            name: name in the include.
-            includer: the including file.
-            in_quotes: whether the name is in quotes, and searched next to the including file.
-
-        Raises:
-            LibraryError: the file lies outside of the library's folder.
+        A name in quotes is searched next to the including file first.
         """
         beside = posixpath.dirname(includer)
         folders = [beside] if in_quotes else []
@@ -155,11 +123,6 @@ class SourceTree:
         return None
 
     def licences(self) -> dict[str, bytes]:
-        """Return the files of the licence by name.
-
-        Raises:
-            LibraryError: a file is missing, or two files share a name.
-        """
         found: dict[str, bytes] = {}
         for name in self.section.licence:
             if not (self.root / name).is_file():
@@ -174,11 +137,7 @@ class SourceTree:
         return found
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Refuse names that build tools do not accept, and names that are equal on some machines.
-
-        Raises:
-            LibraryError: there is such a name; names it.
-        """
+        """Refuse names that build tools refuse, and names that are equal on some machines."""
         taken: dict[str, str] = {}
         for name in names:
             if not all(map(PLAIN.fullmatch, name.split("/"))):
@@ -207,8 +166,7 @@ def source_tree(backend: Backend) -> SourceTree | None:
 
 
 def library_paths(backend: Backend) -> list[Path]:
-    """Return the files of a backend's library except headers; empty if the library cannot be
-    read."""
+    """Return a library's files except headers; empty if the library cannot be read."""
     try:
         tree = source_tree(backend)
         names = () if tree is None else (*tree.sources, *tree.section.headers, *tree.licences())
@@ -220,13 +178,7 @@ def library_paths(backend: Backend) -> list[Path]:
 def input_files(
     *paths: Path | None, backends: Iterable[Backend] = (), model: Iterable[Path] = ()
 ) -> list[Path]:
-    """Return the files that a command reads.
-
-    Args:
-        paths: files, and folders that count as a whole; None is skipped.
-        backends: backends, for the files in their folders that the kit reads.
-        model: files of a model, see `frontend.model_files`.
-    """
+    """Return the files that a command reads; folders among `paths` count as a whole."""
     found = [path for path in paths if path is not None]
     found += model
     folders = []
@@ -240,9 +192,9 @@ def input_files(
 def _files_of(backend: Backend) -> Iterator[Path]:
     with os.scandir(backend.folder) as entries:
         yield from [Path(entry) for entry in entries if entry.is_file()]
-    yield from (backend.folder / name for name in backend.driver.sources)
-    yield from (backend.folder / name for name in backend.driver.headers)
-    yield from (backend.folder / name for name in backend.driver.compiled)
+    driver = backend.driver
+    names = (*driver.sources, *driver.headers, *driver.compiled)
+    yield from (backend.folder / name for name in names)
     yield from library_paths(backend)
     yield from design_paths(backend.configuration.rtl, backend.folder)
 

@@ -12,14 +12,10 @@ import numpy as np
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import Node, converts
 from umakit.frontend.onnx.rewriting import MICROSOFT, Rewriter, rewrites
-from umakit.tvm_api import Expr
+from umakit.frontend.onnx.shapes import BROADCAST_SINCE
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 op = relax.op
-
-
-BROADCAST_SINCE = 7
-"""First opset with broadcast slopes; before, a vector of slopes lies along the channels."""
 
 
 @converts("PRelu")
@@ -29,13 +25,13 @@ def prelu(node: Node) -> Expr:
     shape, slopes = node.shape(0), node.shape(1)
     constant = node.constant(1)
     if constant is not None and constant.size == 1 and node.dtype(0) == "float32":
-        return relax.op.nn.leakyrelu(data, float(constant.reshape(())))
+        return op.nn.leakyrelu(data, float(constant.reshape(())))
+    # Before, a vector of slopes lies along the channels.
     if node.opset < BROADCAST_SINCE and len(slopes) == 1 and slopes[0] > 1:
-        axis = 1 if len(shape) > 1 else 0
         extents = [1] * len(shape)
-        extents[axis] = slopes[0]
+        extents[1 if len(shape) > 1 else 0] = slopes[0]
         slopes = tuple(extents)
-        slope = node.emit(relax.op.reshape(slope, slopes))
+        slope = node.emit(op.reshape(slope, slopes))
     fits = len(slopes) <= len(shape) and all(
         one in (1, size) for one, size in zip(slopes[::-1], shape[::-1], strict=False)
     )
@@ -44,8 +40,8 @@ def prelu(node: Node) -> Expr:
             f"has slopes of shape {list(node.shape(1))}, which cannot be broadcast to its input "
             f"of shape {list(shape)}"
         )
-    negative = relax.op.less(data, relax.const(0, node.dtype(0)))
-    return relax.op.where(node.emit(negative), node.emit(relax.op.multiply(data, slope)), data)
+    negative = op.less(data, relax.const(0, node.dtype(0)))
+    return op.where(node.emit(negative), node.emit(op.multiply(data, slope)), data)
 
 
 @converts("Celu", "alpha")
@@ -54,8 +50,8 @@ def celu(node: Node) -> Expr:
     alpha, dtype = float(node.attribute("alpha", 1.0)), node.dtype(0)
     if alpha == 0 or not dtype.startswith("float"):
         raise node.refuse(f"has alpha={alpha} and an input of {dtype}")
-    x, zero = node.inputs[0], tvm_api.relax.const(0.0, dtype)
-    factor, one = (tvm_api.relax.const(value, dtype) for value in (alpha, 1.0))
+    x, zero = node.inputs[0], relax.const(0.0, dtype)
+    factor, one = (relax.const(value, dtype) for value in (alpha, 1.0))
     power = node.emit(op.exp(op.divide(x, factor)))
     negative = node.emit(op.multiply(factor, op.subtract(power, one)))
     return op.add(node.emit(op.maximum(x, zero)), node.emit(op.minimum(negative, zero)))
@@ -66,8 +62,7 @@ def elu(node: Node) -> Expr:
     """alpha * (exp(x) - 1) below 0, else x. TVM adds two terms, which turns -0.0 into 0.0."""
     x, dtype = node.inputs[0], node.dtype(0)
     alpha, zero, one = (
-        tvm_api.relax.const(value, dtype)
-        for value in (float(node.attribute("alpha", 1.0)), 0.0, 1.0)
+        relax.const(value, dtype) for value in (float(node.attribute("alpha", 1.0)), 0.0, 1.0)
     )
     negative = op.multiply(alpha, node.emit(op.subtract(node.emit(op.exp(x)), one)))
     return op.where(node.emit(op.less(x, zero)), node.emit(negative), x)
@@ -76,23 +71,23 @@ def elu(node: Node) -> Expr:
 @converts("Gelu", "approximate")
 def approximate_gelu(node: Node) -> Expr:
     """Gelu in exact or tanh form. Older opsets get this operator from the rewrites below."""
-    functions = {"none": tvm_api.relax.op.nn.gelu, "tanh": tvm_api.relax.op.nn.gelu_tanh}
+    functions = {"none": op.nn.gelu, "tanh": op.nn.gelu_tanh}
     form = node.attribute("approximate", "none")
     if form not in functions:
         raise node.refuse(f"has approximate={form}, which is not supported")
     return functions[form](node.inputs[0])
 
 
-@rewrites("Gelu BiasGelu", MICROSOFT)
+@rewrites("Gelu BiasGelu FastGelu", MICROSOFT)
 def gelu(node: Rewriter) -> None:
-    """x / 2 * (1 + erf(x / sqrt(2))) of the input plus the optional bias."""
-    node.finish("Gelu", _with_bias(node), approximate="none")
+    """Gelu of the input plus the optional bias: x / 2 * (1 + erf(x / sqrt(2))).
 
-
-@rewrites("FastGelu", MICROSOFT)
-def fast_gelu(node: Rewriter) -> None:
-    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
-    node.finish("Gelu", _with_bias(node), approximate="tanh")
+    FastGelu is x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))).
+    """
+    bias = node.input(1)
+    data = node.add("Add", node.input(0), bias) if bias else node.input(0)
+    form = "tanh" if node.proto.op_type == "FastGelu" else "none"
+    node.finish("Gelu", data, approximate=form)
 
 
 @rewrites("QuickGelu", MICROSOFT)
@@ -103,11 +98,6 @@ def quick_gelu(node: Rewriter) -> None:
     node.finish("Mul", node.input(0), node.add("Sigmoid", scaled))
 
 
-def _with_bias(node: Rewriter) -> str:
-    bias = node.input(1)
-    return node.add("Add", node.input(0), bias) if bias else node.input(0)
-
-
 @converts("Shrink", "bias lambd")
 def shrink(node: Node) -> Expr | None:
     """Shrink of integers, computed in float64 and truncated. TVM converts Shrink of floats."""
@@ -115,7 +105,7 @@ def shrink(node: Node) -> Expr | None:
     if dtype.startswith("float"):
         return None
     limit, bias, zero = (
-        tvm_api.relax.const(float(value), "float64")
+        relax.const(float(value), "float64")
         for value in (node.attribute("lambd", 0.5), node.attribute("bias", 0.0), 0.0)
     )
     real = node.emit(op.astype(x, "float64"))
@@ -137,28 +127,27 @@ def clip(node: Node) -> Any | None:
     dtype = node.dtype(0)
     if dtype not in FLOATS:
         return None
-    relax, value = tvm_api.relax, node.input(0)
+    value = node.input(0)
     low, high = _bound(node, 1, "min", -np.inf), _bound(node, 2, "max", np.inf)
     if dtype == "float32" and isinstance(low, float) and isinstance(high, float) and low <= high:
-        return relax.op.clip(value, tvm_api.float_value(low), tvm_api.float_value(high))
+        return op.clip(value, tvm_api.float_value(low), tvm_api.float_value(high))
     least, most = (relax.const(b, dtype) if isinstance(b, float) else b for b in (low, high))
-    return relax.op.minimum(node.emit(relax.op.maximum(value, least)), most)
+    return op.minimum(node.emit(op.maximum(value, least)), most)
 
 
 def _bound(node: Node, position: int, name: str, default: float) -> float | Expr:
-    """Return a bound as a number, or as a Relax expression if it is computed at run time."""
     expression = node.input(position)
     if expression is None:
         return float(node.attribute(name, default))
     array = tvm_api.constant_array(expression)
     if array is not None and array.size == 1:
         return float(array.reshape(()))
-    return node.emit(tvm_api.relax.op.reshape(expression, []))
+    return node.emit(op.reshape(expression, []))
 
 
 @converts("ThresholdedRelu", "alpha")
 def thresholded_relu(node: Node) -> Expr:
     """Return x above the threshold, else 0. TVM multiplies by 0, which turns inf into NaN."""
-    relax, dtype = tvm_api.relax, node.dtype(0)
+    dtype = node.dtype(0)
     data, threshold = node.input(0), relax.const(float(node.attribute("alpha", 1.0)), dtype)
-    return relax.op.where(relax.op.greater(data, threshold), data, relax.const(0.0, dtype))
+    return op.where(op.greater(data, threshold), data, relax.const(0.0, dtype))

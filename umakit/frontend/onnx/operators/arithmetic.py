@@ -12,6 +12,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import Node, converts
+from umakit.frontend.onnx.shapes import BROADCAST_SINCE
 from umakit.tvm_api import relax
 
 op = relax.op
@@ -47,10 +48,8 @@ def is_infinite(node: Node) -> Any | None:
     negative = bool(node.attribute("detect_negative", 1))
     if not dtype.startswith("float") or (positive and negative):
         return None
-    if positive:
-        return op.equal(x, relax.const(np.inf, dtype))
-    if negative:
-        return op.equal(x, relax.const(-np.inf, dtype))
+    if positive or negative:
+        return op.equal(x, relax.const(np.inf if positive else -np.inf, dtype))
     return op.less(x, relax.const(-np.inf, dtype))  # never so
 
 
@@ -95,16 +94,16 @@ def bit_shift(node: Node) -> Any | None:
     if signed:
         outside = op.logical_or(outside, op.less(amount, const(0)))
     outside = node.emit(outside)
-    if node.attribute("direction") == "RIGHT" and signed:
+    to_the_right = node.attribute("direction") == "RIGHT"
+    if to_the_right and signed:
         return op.right_shift(x, op.where(outside, const(width - 1), amount))
     amount = node.emit(op.where(outside, const(0), amount))
-    if node.attribute("direction") == "RIGHT":
-        return op.where(outside, const(0), op.right_shift(x, amount))
     if signed:
         unsigned = f"u{dtype}"
         shifted = op.left_shift(op.astype(x, unsigned), op.astype(amount, unsigned))
         return op.where(outside, const(0), op.astype(shifted, dtype))
-    return op.where(outside, const(0), op.left_shift(x, amount))
+    shifted = (op.right_shift if to_the_right else op.left_shift)(x, amount)
+    return op.where(outside, const(0), shifted)
 
 
 @converts(
@@ -136,8 +135,7 @@ def dropout(node: Node) -> Any | None:
 
 @converts("Mean Sum")
 def mean_or_sum(node: Node) -> Any:
-    """Sum and Mean of several tensors, added from left to right. A single tensor is returned
-    unchanged."""
+    """Sum and Mean, added from left to right. A single tensor is returned unchanged."""
     total, *others = node.inputs
     for other in others:
         total = node.emit(op.add(total, other))
@@ -165,7 +163,7 @@ LEGACY: dict[str, Callable[[Any, Any], Any]] = {
 def legacy_broadcast(node: Node) -> Any | None:
     """Operators of two inputs before opset 7: the second input's dimensions start at `axis`."""
     axis = node.attribute("axis")
-    if node.opset >= 7 or axis is None or not node.attribute("broadcast", 0):
+    if node.opset >= BROADCAST_SINCE or axis is None or not node.attribute("broadcast", 0):
         return None
     shape, other = node.shape(0), node.shape(1)
     axis += len(shape) if axis < 0 else 0
@@ -180,13 +178,8 @@ ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
     "ReduceL1": op.abs,
     "ReduceL2": op.abs,
     "ReduceLogSum": op.log,
-    "ReduceLogSumExp": lambda x: x,
-    "ReduceMax": lambda x: x,
-    "ReduceMean": lambda x: x,
-    "ReduceMin": lambda x: x,
-    "ReduceProd": lambda x: x,
-    "ReduceSum": lambda x: x,
     "ReduceSumSquare": lambda x: op.multiply(x, x),
+    **{f"Reduce{name}": lambda x: x for name in "LogSumExp Max Mean Min Prod Sum".split()},
 }
 """Elementwise function that each reduction computes if it reduces over no axis."""
 
@@ -196,11 +189,7 @@ REDUCTION = "axes keepdims noop_with_empty_axes"
 
 
 def _axes(node: Node) -> list[int]:
-    """Return the axes of a reduction; empty if none are given.
-
-    Raises:
-        ModelError: the axes are computed at run time.
-    """
+    """Return the axes of a reduction; empty if none are given."""
     given = node.attribute("axes", ())
     if node.input(1) is not None:
         array = node.constant(1)

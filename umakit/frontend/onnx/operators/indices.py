@@ -23,15 +23,10 @@ Array = npt.NDArray[Any]
 @converts("Gather GatherElements Scatter", "axis")
 @converts("ScatterElements", "axis reduction")
 def along_an_axis(node: Node) -> None:
-    """Check constant indices of Gather, GatherElements, ScatterElements and Scatter.
-
-    Raises:
-        ModelError: an index is not in [-s, s-1] for an axis of size s.
-    """
-    indices, shape = node.constant(1), _data_shape(node)
+    """Check constant indices of Gather, GatherElements, ScatterElements and Scatter."""
+    indices, shape, axis = node.constant(1), _data_shape(node), int(node.attribute("axis", 0))
     if indices is None or shape is None:
         return
-    axis = int(node.attribute("axis", 0))
     if -len(shape) <= axis < len(shape):
         _check(node, indices, shape[axis], axis % len(shape))
 
@@ -39,11 +34,7 @@ def along_an_axis(node: Node) -> None:
 @converts("GatherND", "batch_dims")
 @converts("ScatterND", "reduction")
 def in_the_last_axis(node: Node) -> None:
-    """Check constant indices of GatherND and ScatterND. The last axis of the indices is a position.
-
-    Raises:
-        ModelError: an index is not in [-s, s-1] for a dimension of size s.
-    """
+    """Check constant indices of GatherND and ScatterND, whose last axis is a position."""
     indices, shape = node.constant(1), _data_shape(node)
     if indices is None or shape is None or not indices.ndim:
         return

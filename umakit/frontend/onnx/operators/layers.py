@@ -5,19 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from umakit import tvm_api
 from umakit.frontend.onnx.registry import STASH, Node, converts
-from umakit.tvm_api import relax
+from umakit.tvm_api import Expr, relax
 
 op = relax.op
-
 
 PER_CHANNEL_SINCE = 21
 """First opset with scale and bias per channel; before, per group."""
 
 
 @converts("GroupNormalization", "epsilon num_groups", ignored={"stash_type": STASH})
-def group_normalization(node: Node) -> tvm_api.Expr:
+def group_normalization(node: Node) -> Expr:
     """GroupNormalization of float32 [N, C, ...], as three steps that are fused later."""
     shape, groups = node.shape(0), int(node.attribute("num_groups"))
     if node.dtype(0) != "float32" or len(shape) < 3 or groups < 1 or shape[1] % groups:
@@ -26,15 +24,10 @@ def group_normalization(node: Node) -> tvm_api.Expr:
             "export the model with float32 and a divisor of the number of channels",
         )
     per_group = shape[1] // groups
-    grouped = node.emit(relax.op.reshape(node.inputs[0], [shape[0], groups, -1]))
-    mean = node.emit(relax.op.mean(grouped, [2], keepdims=True))
-    centered = node.emit(relax.op.subtract(grouped, mean))
-    squares = node.emit(relax.op.multiply(centered, centered))
-    variance = node.emit(relax.op.mean(squares, [2], keepdims=True))
-    epsilon = relax.const(node.attribute("epsilon", 1e-5), "float32")
-    deviation = node.emit(relax.op.sqrt(node.emit(relax.op.add(variance, epsilon))))
-    normal = node.emit(relax.op.divide(centered, deviation))
-    normal = node.emit(relax.op.reshape(normal, shape))
+    grouped = node.emit(op.reshape(node.inputs[0], [shape[0], groups, -1]))
+    _, centered, deviation = _moments(node, grouped, [2])
+    normal = node.emit(op.divide(centered, deviation))
+    normal = node.emit(op.reshape(normal, shape))
     channels = [1, shape[1], *[1] * (len(shape) - 2)]
     factors = []
     for position in (1, 2):
@@ -45,9 +38,19 @@ def group_normalization(node: Node) -> tvm_api.Expr:
                 f"has {node.shape(position)} values in its input {position}, not {expected}"
             )
         if node.opset < PER_CHANNEL_SINCE and per_group > 1:
-            factor = node.emit(relax.op.repeat(factor, per_group, 0))
-        factors.append(node.emit(relax.op.reshape(factor, channels)))
-    return relax.op.add(node.emit(relax.op.multiply(normal, factors[0])), factors[1])
+            factor = node.emit(op.repeat(factor, per_group, 0))
+        factors.append(node.emit(op.reshape(factor, channels)))
+    return op.add(node.emit(op.multiply(normal, factors[0])), factors[1])
+
+
+def _moments(node: Node, data: Expr, axes: list[int]) -> tuple[Expr, Expr, Expr]:
+    """Return the mean, the difference to it, and the standard deviation with the epsilon added."""
+    mean = node.emit(op.mean(data, axes, keepdims=True))
+    centered = node.emit(op.subtract(data, mean))
+    squares = node.emit(op.multiply(centered, centered))
+    variance = node.emit(op.mean(squares, axes, keepdims=True))
+    epsilon = relax.const(float(node.attribute("epsilon", 1e-5)), node.dtype(0))
+    return mean, centered, node.emit(op.sqrt(node.emit(op.add(variance, epsilon))))
 
 
 @converts("LayerNormalization", "axis epsilon", ignored={"stash_type": STASH})
@@ -65,12 +68,7 @@ def layer_normalization(node: Node) -> Any | None:
     if dtype not in ("float32", "float64"):
         raise node.refuse(f"has an input {dtype}{list(shape)}", "convert the input to float32")
     axes = list(range(axis % len(shape), len(shape)))
-    epsilon = relax.const(float(node.attribute("epsilon", 1e-5)), dtype)
-    mean = node.emit(op.mean(node.inputs[0], axes, keepdims=True))
-    centered = node.emit(op.subtract(node.inputs[0], mean))
-    squares = node.emit(op.multiply(centered, centered))
-    variance = node.emit(op.mean(squares, axes, keepdims=True))
-    deviation = node.emit(op.sqrt(node.emit(op.add(variance, epsilon))))
+    mean, centered, deviation = _moments(node, node.inputs[0], axes)
     result = node.emit(op.multiply(op.divide(centered, deviation), node.inputs[1]))
     if node.input(2) is not None:
         result = node.emit(op.add(result, node.inputs[2]))

@@ -32,7 +32,6 @@ def space_to_depth(node: Node) -> Expr:
 
 @converts("DepthToSpace", "blocksize mode")
 def depth_to_space(node: Node) -> Expr:
-    """DepthToSpace in the orders DCR and CRD."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
     if channels % block**2:
@@ -47,11 +46,8 @@ def depth_to_space(node: Node) -> Expr:
 
 def _block(node: Node) -> tuple[int, str, tuple[int, ...]]:
     """Return block size, order and shape of the operand [N, C, H, W]."""
-    block, mode, shape = (
-        int(node.attribute("blocksize")),
-        node.attribute("mode", "DCR"),
-        node.shape(0),
-    )
+    block, shape = int(node.attribute("blocksize")), node.shape(0)
+    mode = node.attribute("mode", "DCR")
     if block < 1 or mode not in ("DCR", "CRD") or len(shape) != 4:
         raise node.refuse(f"has blocksize={block}, mode={mode} and an input of shape {list(shape)}")
     return block, mode, shape
@@ -87,15 +83,10 @@ def split(node: Node) -> None:
 @converts("Pad", "mode pads value", only={"paddings": (ABSENT,)})
 def pad(node: Node) -> Any | None:
     """Pad of a dequantized tensor as one operator. TVM's importer would make a TIR kernel."""
-    if node.proto.input[0] not in node.dequantized or node.attribute("mode", "constant") != (
-        "constant"
-    ):
+    is_constant = node.attribute("mode", "constant") == "constant"
+    if node.proto.input[0] not in node.dequantized or not is_constant:
         return None
-    arrays = [
-        node.constant(position)
-        for position, expression in enumerate(node.inputs[1:], 1)
-        if expression is not None
-    ]
+    arrays = [node.constant(n) for n in range(1, len(node.inputs)) if node.input(n) is not None]
     if not 1 <= len(arrays) <= 2 or any(array is None for array in arrays):
         return None
     pads = np.asarray(arrays[0], np.int64).reshape(2, -1)

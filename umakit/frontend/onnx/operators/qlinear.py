@@ -72,8 +72,7 @@ def pair(node: Rewriter) -> None:
 
 @rewrites("QLinearConcat", MICROSOFT)
 def concat(node: Rewriter) -> None:
-    """QLinearConcat: scale and zero point of the result, then each input with scale and zero
-    point."""
+    """QLinearConcat: scale and zero point of the result, then inputs, each with its own."""
     parts = [_dequantized(node, first) for first in range(2, len(node.proto.input), 3)]
     _quantize(node, 0, node.add("Concat", *parts, **node.attributes()))
 
@@ -81,10 +80,7 @@ def concat(node: Rewriter) -> None:
 def _of_one(operator: str, allowed: str = "", refused: str = "") -> Callable[[Rewriter], None]:
     """Return a rewrite of an operator with one input X, scales and zero points of X and Y.
 
-    Args:
-        operator: operator of the standard domain.
-        allowed: attributes to keep, separated by spaces.
-        refused: attributes that must be 0, separated by spaces.
+    `allowed` attributes are kept, and `refused` ones must be 0; names are separated by spaces.
     """
 
     def rewrite(node: Rewriter) -> None:
@@ -106,12 +102,9 @@ rewrites("QLinearGlobalAveragePool", MICROSOFT)(
 
 
 def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
-    """Return the DequantizeLinear of an input that is followed by its scale and zero point.
+    """Return the DequantizeLinear of input `first`, whose scale and zero point follow.
 
-    Args:
-        node: node to rewrite.
-        first: number of the input.
-        axis: axis of per-channel scales; None for a single scale.
+    `axis` is the axis of per-channel scales, None for a single scale.
     """
     scale, zero, count = _scale(node, first + 1, axis is not None)
     given = [scale, zero] if zero else [scale]

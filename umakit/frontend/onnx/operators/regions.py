@@ -31,14 +31,9 @@ def roi_align(node: Node) -> Expr:
     transformation = node.attribute("coordinate_transformation_mode", before)
     mode, ratio = node.attribute("mode", "avg"), int(node.attribute("sampling_ratio", 0))
     data, rois = node.shape(0), node.shape(1)
-    supported = transformation in ("half_pixel", "output_half_pixel") and mode in ("avg", "max")
-    if (
-        not supported
-        or node.dtype(0) != "float32"
-        or len(data) != 4
-        or rois[1:] != (4,)
-        or ratio < 0
-    ):
+    known = transformation in ("half_pixel", "output_half_pixel") and mode in ("avg", "max")
+    fits = node.dtype(0) == "float32" and len(data) == 4 and rois[1:] == (4,)
+    if not known or not fits or ratio < 0:
         raise node.refuse(
             f"has mode={mode}, coordinate_transformation_mode={transformation} and inputs "
             f"{node.dtype(0)}{list(data)} and {node.dtype(1)}{list(rois)}"
@@ -127,15 +122,7 @@ def _neighbours(at: npt.NDArray[Any], extent: int, counted: npt.NDArray[Any]) ->
 def _samples(
     node: Node, corners: tuple[int, int], scale: float, offset: float, sizes: tuple[int, int, int]
 ) -> tuple[Any, Any]:
-    """Return sample positions and weights along one axis for regions computed at run time.
-
-    Args:
-        node: the operator.
-        corners: columns of the regions with the first and last coordinate.
-        scale: scale of coordinates.
-        offset: offset subtracted from scaled coordinates.
-        sizes: bins, samples of each bin, elements of the axis.
-    """
+    """Return sample positions and weights along one axis for regions computed at run time."""
     size, ratio, extent = sizes
     op, emit = relax.op, node.emit
 
@@ -194,7 +181,6 @@ ONNX's reference and ONNX Runtime.
 
 
 def roi_pool(operands: Sequence[Any], *, maximum: bool) -> Call:
-    """Return a call of the operator with its seven operands."""
     return tvm_api.operator_call(ROI_POOL, operands, {"maximum": int(maximum)})
 
 

@@ -38,7 +38,6 @@ class Axis:
     """One axis of a resize.
 
     Attributes:
-        number: number of the axis.
         size, result: elements of the operand and of the result.
         scale: scale of the model, or `result / size` in float32 if the model gives sizes.
         width: size of the result for aligned corners: `size * scale`, not rounded, where ONNX
@@ -96,8 +95,7 @@ the operand."""
 
 
 def _rounded(x: Array, *, up: bool) -> Array:
-    """Return the nearest whole numbers. Values within `TIE` of a half count as ties, as in ONNX
-    Runtime."""
+    """Return the nearest whole numbers. As in ONNX Runtime, ties are within `TIE` of a half."""
     below = np.floor(x)
     rest = x.astype(np.float64) - below
     tie = np.abs(rest - 0.5) <= TIE
@@ -121,51 +119,9 @@ def coordinates(axis: Axis, mode: str) -> Array:
         return x if axis.scale == 1 and mode != "tf_crop_and_resize" else COORDINATES[mode](axis, x)
 
 
-def nearest(axis: Axis, mode: str, rounding: str) -> Table:
-    """Return the table of nearest neighbours.
-
-    Args:
-        axis: resized axis.
-        mode: coordinate transformation.
-        rounding: a name in `ROUNDINGS`. Empty selects the rounding of opset 10 and Upsample: down,
-            or up if the result is smaller.
-    """
-    rounding = rounding or ("ceil" if axis.scale < 1 else "floor")
-    places = np.clip(ROUNDINGS[rounding](coordinates(axis, mode)), 0, axis.size - 1)
-    return nearest_table(axis.number, places)
-
-
-def linear(axis: Axis, mode: str) -> Table:
-    """Return the table of linear interpolation."""
-    return linear_table(axis.number, axis.size, coordinates(axis, mode))
-
-
-def cubic(axis: Axis, mode: str, a: float, exclude_outside: bool) -> Table:
-    """Return the table of cubic interpolation with coefficient `a`."""
-    x = coordinates(axis, mode)
-    return cubic_table(axis.number, axis.size, x, a, exclude_outside=exclude_outside)
-
-
-def antialiased(axis: Axis, mode: str, a: float | None, exclude_outside: bool) -> Table:
-    """Return the table of antialiased interpolation: downscaling widens the kernel.
-
-    Args:
-        axis: resized axis.
-        mode: coordinate transformation.
-        a: coefficient of the cubic kernel; None for the linear kernel.
-        exclude_outside: whether elements outside the operand get weight 0.
-    """
-    if axis.size == axis.result == axis.width and mode != "tf_crop_and_resize":
-        # As in ONNX Runtime, whatever the scale.
-        return nearest_table(axis.number, np.arange(axis.size))
-    stretch, x = min(float(axis.scale), 1.0), coordinates(axis, mode)
-    return antialiased_table(axis.number, axis.size, x, stretch, a, exclude_outside=exclude_outside)
-
-
 AXES_SINCE = 18
 """The opset that brought `axes`, `antialias`, `keep_aspect_ratio_policy` and fractional sizes."""
 ROI_SINCE = 11
-ALIGNED = "align_corners"
 FRACTION = 2**6
 """Weights of integers are multiples of its inverse: float32 holds sums of 8 bits exactly."""
 MOST_PLACES = 2**24
@@ -179,7 +135,6 @@ MODES = ("nearest", "linear", "cubic")
     "extrapolation_value keep_aspect_ratio_policy mode nearest_mode",
 )
 def resize(node: Node) -> Any | None:
-    """Resize of any opset."""
     old = node.opset < ROI_SINCE
     mode = node.attribute("mode", "nearest")
     transformation = (
@@ -187,14 +142,13 @@ def resize(node: Node) -> Any | None:
     )
     rounding = "" if old else node.attribute("nearest_mode", "round_prefer_floor")
     _check_names(node, mode, transformation, rounding)
-    roi = None
-    if transformation == "tf_crop_and_resize":
-        if node.input(1) is not None and node.constant(1) is None:
-            raise node.refuse(
-                "has a region of interest (roi) that is computed at run time", "make it a constant"
-            )
-        roi = node.constant(1)
-    scales, sizes = (node.constant_input(p, what) for p, what in _places_of_sizes(old))
+    roi = node.constant(1) if transformation == "tf_crop_and_resize" else None
+    if roi is None and transformation == "tf_crop_and_resize" and node.input(1) is not None:
+        raise node.refuse(
+            "has a region of interest (roi) that is computed at run time", "make it a constant"
+        )
+    scales = node.constant_input(1 if old else 2, "scales")
+    sizes = node.constant_input(3, "sizes")
     axes = _axes(node, scales, sizes, roi)
     return _resized(node, axes, mode, transformation, rounding)
 
@@ -213,10 +167,6 @@ def upsample(node: Node) -> Any | None:
         sides = [node.attribute(name, 1.0) for name in ("height_scale", "width_scale")]
         scales = np.asarray([1.0] * (len(node.shape(0)) - 2) + sides, np.float32)
     return _resized(node, _axes(node, scales, None, None), mode, "asymmetric", "")
-
-
-def _places_of_sizes(old: bool) -> tuple[tuple[int, str], tuple[int, str]]:
-    return ((1, "scales"), (3, "sizes")) if old else ((2, "scales"), (3, "sizes"))
 
 
 def _check_names(node: Node, mode: str, transformation: str, rounding: str) -> None:
@@ -267,34 +217,20 @@ def _axes(
             f"yields the sizes {results}; float32 tells {MOST_PLACES} places on an axis apart",
             "choose smaller scales or sizes",
         )
-    return [
-        _axis(node, (number, shape[number], result), factor, (place, len(numbers)), roi)
-        for place, (number, result, factor) in enumerate(
-            zip(numbers, results, factors, strict=True)
-        )
-    ]
-
-
-def _axis(
-    node: Node,
-    sizes: tuple[int, int, int],
-    scale: np.float32,
-    place: tuple[int, int],
-    roi: npt.NDArray[Any] | None,
-) -> Axis:
-    number, size, result = sizes
-    width = np.float32(result)
-    if node.opset >= AXES_SINCE and node.attribute("coordinate_transformation_mode") == ALIGNED:
-        width = np.float32(size) * scale
+    bounds = np.array([[0.0], [1.0]]).repeat(len(numbers), axis=1)
+    if roi is not None and roi.size:
+        if roi.size != 2 * len(numbers):
+            raise node.refuse(f"has a region of interest of {roi.size} numbers")
+        bounds = roi.reshape(2, -1)
+    exact = node.opset >= AXES_SINCE
+    exact &= node.attribute("coordinate_transformation_mode") == "align_corners"
+    axes = []
+    for axis, result, scale, *region in zip(numbers, results, factors, *bounds, strict=True):
+        width = np.float32(shape[axis]) * scale if exact else np.float32(result)
         if abs(width - result) < 1e-4 * result:
             width = np.float32(result)
-    bounds = (0.0, 1.0)
-    if roi is not None and roi.size:
-        if roi.size != 2 * place[1]:
-            raise node.refuse(f"has a region of interest of {roi.size} numbers")
-        values = roi.reshape(-1)
-        bounds = values[place[0]], values[place[1] + place[0]]
-    return Axis(number, size, result, scale, width, *(np.float32(bound) for bound in bounds))
+        axes.append(Axis(axis, shape[axis], result, scale, width, *map(np.float32, region)))
+    return axes
 
 
 def _by_policy(
@@ -315,7 +251,11 @@ def _resized(node: Node, axes: list[Axis], mode: str, transformation: str, round
     data: Expr = node.inputs[0]
     if not cropped and all(axis.size == axis.result for axis in axes):
         return data
-    whole = [axis for axis in axes if _changes(axis, cropped)]
+    whole = [
+        axis for axis in axes
+        if axis.size != axis.result or axis.scale != 1
+        or (cropped and (axis.start != 0 or axis.end != 1))
+    ]  # fmt: skip
     tables = [_table(node, axis, mode, transformation, rounding) for axis in whole]
     dtype = node.dtype(0)
     if all(table.is_gather for table in tables) or dtype.startswith("float"):
@@ -343,22 +283,23 @@ def _check_integers(node: Node, tables: list[Table], mode: str) -> None:
         )
 
 
-def _changes(axis: Axis, cropped: bool) -> bool:
-    if axis.size != axis.result or axis.scale != 1:
-        return True
-    return cropped and (axis.start != 0 or axis.end != 1)
-
-
 def _table(node: Node, axis: Axis, mode: str, transformation: str, rounding: str) -> Table:
+    x = coordinates(axis, transformation)
     if mode == "nearest":
-        return nearest(axis, transformation, rounding)
+        # Opset 10 and Upsample have no rounding: down, or up if the result is smaller.
+        rounding = rounding or ("ceil" if axis.scale < 1 else "floor")
+        return nearest_table(axis.number, np.clip(ROUNDINGS[rounding](x), 0, axis.size - 1))
     exclude = bool(node.attribute("exclude_outside", 0))
     a = float(node.attribute("cubic_coeff_a", -0.75)) if mode == "cubic" else None
     if node.attribute("antialias", 0):
-        return antialiased(axis, transformation, a, exclude)
+        if axis.size == axis.result == axis.width and transformation != "tf_crop_and_resize":
+            # As in ONNX Runtime, whatever the scale.
+            return nearest_table(axis.number, np.arange(axis.size))
+        stretch = min(float(axis.scale), 1.0)
+        return antialiased_table(axis.number, axis.size, x, stretch, a, exclude_outside=exclude)
     if a is None:
-        return linear(axis, transformation)
-    return cubic(axis, transformation, a, exclude)
+        return linear_table(axis.number, axis.size, x)
+    return cubic_table(axis.number, axis.size, x, a, exclude_outside=exclude)
 
 
 def _extrapolated(node: Node, data: Expr, axis: Axis, rank: int, value: float) -> Expr:

@@ -24,17 +24,12 @@ USUAL = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN":
 """Activations of one direction that names none."""
 
 PARAMETERS: dict[str, tuple[float | None, float | None]] = {
-    "sigmoid": (None, None),
-    "tanh": (None, None),
-    "relu": (None, None),
-    "affine": (1.0, 0.0),
+    **dict.fromkeys(("sigmoid", "tanh", "relu", "softsign", "softplus"), (None, None)),
+    **dict.fromkeys(("elu", "thresholdedrelu"), (1.0, None)),
     "leakyrelu": (0.01, None),
-    "thresholdedrelu": (1.0, None),
+    "affine": (1.0, 0.0),
     "scaledtanh": (1.0, 1.0),
     "hardsigmoid": (0.2, 0.5),
-    "elu": (1.0, None),
-    "softsign": (None, None),
-    "softplus": (None, None),
 }
 """Defaults of alpha and beta by activation, None where it has none."""
 
@@ -131,8 +126,7 @@ def _cells(node: Node, kind: str, reversals: Sequence[bool]) -> list[Cell]:
 def _activation(
     node: Node, name: str, alphas: Iterator[float], betas: Iterator[float]
 ) -> Activation:
-    """Return an activation. Activations with parameters take the next values of alphas and
-    betas."""
+    """Return an activation, with its parameters from the next values of alphas and betas."""
     usual = PARAMETERS.get(name.lower())
     if usual is None:
         raise node.refuse(

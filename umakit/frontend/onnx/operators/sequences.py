@@ -13,11 +13,7 @@ op = relax.op
 
 
 def _elements(node: Node) -> list[Expr]:
-    """Return the tensors of the sequence in the first input.
-
-    Raises:
-        ModelError: the sequence is an input of the network.
-    """
+    """Return the tensors of the sequence in the first input."""
     sequence = node.inputs[0]
     if not isinstance(sequence, tvm_api.RelaxTuple):
         raise node.refuse("has a sequence that is not built by the network itself")
@@ -25,17 +21,7 @@ def _elements(node: Node) -> list[Expr]:
 
 
 def _position(node: Node, at: int, default: int, count: int) -> int:
-    """Return a position in a sequence. Negative positions count from the end.
-
-    Args:
-        node: the operator.
-        at: number of the input with the position.
-        default: position if the input is omitted.
-        count: number of valid positions.
-
-    Raises:
-        ModelError: the position is computed at run time or out of range.
-    """
+    """Return the position in input `at`, below `count`. Negative ones count from the end."""
     position = default
     if node.input(at) is not None:
         array = node.constant(at)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions of ATen operators, one file for each operator or family.
 
-Each file registers its conversions, see `umakit.frontend.torch.registry`.
+Each file registers its conversions, see `umakit.frontend.torch.registry`; all files are loaded
+here, so that a new one needs no list.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from umakit.frontend.torch.registry import CONVERTERS
 
-def register_all() -> None:
-    """Import all files of this folder, which register their conversions."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+__all__ = ["CONVERTERS"]
+
+for _file in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(_file.name)

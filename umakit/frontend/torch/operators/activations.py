@@ -25,20 +25,11 @@ left_to_tvm("where.self", "condition self other")
 
 
 @converts("clamp.default", "self min max")
-def _clamp(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _clipped(graph, node, given["self"], given["min"], given["max"])
-
-
 @converts("hardtanh.default", "self min_val max_val")
-def _hardtanh(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _clipped(graph, node, given["self"], given["min_val"], given["max_val"])
-
-
-def _clipped(
-    graph: Graph, node: Node, source: Node, least: float | None, most: float | None
-) -> Expr:
+def _clipped(graph: Graph, node: Node, given: Arguments) -> Expr:
+    least, most = (given.get(end, given.get(f"{end}_val")) for end in ("min", "max"))
     dtype = graph.type_of(node)[1]
-    value = operand(graph, source, dtype)
+    value = operand(graph, given["self"], dtype)
     if (least, most) == (0, None):
         return op.nn.relu(value)
     if least is not None and most is not None and least <= most:

@@ -76,11 +76,7 @@ def _index_put(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _used(graph: Graph, node: Node, given: Arguments) -> Used:
-    """Return (axis, index) pairs. Constant indices are checked.
-
-    Raises:
-        ModelError: an index is not a tensor of integers, or is out of range.
-    """
+    """Return (axis, index) pairs. Constant indices are checked."""
     used = [(axis, index) for axis, index in enumerate(given["indices"]) if index is not None]
     for axis, index in used:
         if graph.type_of(index)[1] not in ("int32", "int64"):
@@ -130,25 +126,16 @@ def _gather(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 @converts("scatter.src scatter_add.default", "self dim index src")
-def _scatter(graph: Graph, node: Node, given: Arguments) -> Expr:
-    adds = node.target.__name__.startswith("scatter_add")
-    return _scattered(graph, node, given, "add" if adds else "update")
-
-
 @converts("scatter.value", "self dim index value")
-def _scatter_value(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _scattered(graph, node, given, "update")
-
-
 @converts("scatter_reduce.two", "self dim index src reduce")
-def _scatter_reduce(graph: Graph, node: Node, given: Arguments) -> Expr:
-    if given["reduce"] not in REDUCTIONS:
-        raise graph.refuse(node, f"has reduce={given['reduce']}, which is not supported")
-    return _scattered(graph, node, given, REDUCTIONS[given["reduce"]])
-
-
-def _scattered(graph: Graph, node: Node, given: Arguments, reduction: str) -> Expr:
+def _scattered(graph: Graph, node: Node, given: Arguments) -> Expr:
     """Scatter into a copy. The index tensor may be smaller than data and values."""
+    adds = node.target.__name__.startswith("scatter_add")
+    reduction = "add" if adds else "update"
+    if "reduce" in given:
+        if given["reduce"] not in REDUCTIONS:
+            raise graph.refuse(node, f"has reduce={given['reduce']}, which is not supported")
+        reduction = REDUCTIONS[given["reduce"]]
     shape, dtype = graph.type_of(given["self"])
     wanted, index_dtype = graph.type_of(given["index"])
     if not shape:

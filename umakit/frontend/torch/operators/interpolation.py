@@ -60,9 +60,6 @@ def _resampled(graph: Graph, given: Arguments, tables: Sequence[Table]) -> Expr:
     return resampled(graph.block_builder, graph.value(_source(given)), tables)
 
 
-# --- nearest --------------------------------------------------------------------------------------
-
-
 @converts(
     _names(
         *(f"upsample_nearest{rank}d" for rank in (1, 2, 3)),
@@ -84,9 +81,6 @@ def _nearest(graph: Graph, node: Node, given: Arguments) -> Expr:
         places = operator(numbers, sizes, *scales).reshape(-1).numpy()
         tables.append(nearest_table(axis, places.astype(int)))
     return _resampled(graph, given, tables)
-
-
-# --- linear and cubic -----------------------------------------------------------------------------
 
 
 def _step(size: int, result: int, scale: float | None, aligned: bool) -> np.float32:
@@ -130,19 +124,9 @@ def _cubic(graph: Graph, node: Node, given: Arguments) -> Expr:
     return _resampled(graph, given, tables)
 
 
-@converts("_upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default", f"{SIZES} align_corners")
-def _antialiased_linear(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _antialiased(graph, node, given, None)
-
-
-@converts("_upsample_bicubic2d_aa.vec _upsample_bicubic2d_aa.default", f"{SIZES} align_corners")
-def _antialiased_cubic(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _antialiased(graph, node, given, ANTIALIASED_CUBIC)
-
-
-def _antialiased(graph: Graph, node: Node, given: Arguments, a: float | None) -> Expr:
-    """Antialiased interpolation: downscaling widens the kernel, and outside elements do not
-    count."""
+@converts(_names("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"), f"{SIZES} align_corners")
+def _antialiased(graph: Graph, node: Node, given: Arguments) -> Expr:
+    """Antialiased: downscaling widens the kernel, and outside elements do not count."""
     _check_floats(graph, node, given)
     if graph.type_of(node)[0][-1] == 1:
         raise graph.refuse(
@@ -150,6 +134,7 @@ def _antialiased(graph: Graph, node: Node, given: Arguments, a: float | None) ->
             "has a result of width 1, whose values in torch depend on the memory format",
             "interpolate without antialias, or take a mean over the width",
         )
+    a = ANTIALIASED_CUBIC if "bicubic" in node.target.__name__ else None
     tables = []
     for axis, size, result, scale in _axes(graph, node, given):
         if size == result:

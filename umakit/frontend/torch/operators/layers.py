@@ -33,8 +33,7 @@ def _product(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("linear.default", "input weight bias", decomposed=False)
 def _linear(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Rows times matrix, converted directly: torch's decomposition depends on the input's
-    strides."""
+    """Rows times matrix. Torch's decomposition would depend on the input's strides."""
     shape, result = graph.type_of(given["input"])[0], graph.type_of(node)[0]
     emit, rows = graph.block_builder.emit, graph.value(given["input"])
     if len(shape) != 2:
@@ -47,19 +46,12 @@ def _linear(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 @converts("addmm.default", "self mat1 mat2 alpha beta")
-def _add_product(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _affine(graph, node, given, "mat1", "mat2")
-
-
 @converts("baddbmm.default", "self batch1 batch2 alpha beta")
-def _add_batched_product(graph: Graph, node: Node, given: Arguments) -> Expr:
-    return _affine(graph, node, given, "batch1", "batch2")
-
-
-def _affine(graph: Graph, node: Node, given: Arguments, left: str, right: str) -> Expr:
+def _affine(graph: Graph, node: Node, given: Arguments) -> Expr:
     """beta * self + alpha * (left @ right). beta = 0 ignores self, even NaN."""
     dtype = graph.type_of(node)[1]
-    result = op.matmul(graph.value(given[left]), graph.value(given[right]))
+    names = ("mat1", "mat2") if "mat1" in given else ("batch1", "batch2")
+    result = op.matmul(*(graph.value(given[name]) for name in names))
     if given["alpha"] != 1:
         result = op.multiply(result, constant(given["alpha"], dtype))
     if given["beta"] == 0:
@@ -108,8 +100,7 @@ converts("avg_pool3d.default", POOL_ARGUMENTS)(_average_pool(3))
 
 @converts("_adaptive_avg_pool2d.default", "self output_size")
 def _adaptive_average_pool(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Adaptive average pool. Windows of equal size become an average pool, which has an integer
-    form."""
+    """Windows of equal size become an average pool, which has an integer form."""
     shape, outputs = graph.type_of(given["self"])[0], graph.type_of(node)[0]
     if len(shape) != 4 or any(n % m for n, m in zip(shape[2:], outputs[2:], strict=True)):
         return graph.by_tvm(node)

@@ -82,8 +82,7 @@ def _vector_norm(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 def _extreme(value: Callable[..., Expr], place: Callable[..., Expr]) -> Conversion:
     def convert(graph: Graph, node: Node, given: Arguments) -> Expr:
-        """Return the extreme elements and the position of the first of each. NaN counts as an
-        extreme."""
+        """Return extreme elements, NaN among them, and the position of the first of each."""
         source, keep = graph.value(given["self"]), bool(given["keepdim"])
         if not graph.type_of(given["self"])[0]:
             raise graph.refuse(node, "is of a tensor without dimensions")
@@ -145,5 +144,5 @@ def _first(graph: Graph, node: Node, given: Arguments, count: int, largest: bool
     if shape:
         return op.topk(value, count, axis, "both", largest, "int64")
     both = graph.block_builder.emit(op.topk(op.reshape(value, [1]), 1, 0, "both", largest, "int64"))
-    fields = [op.reshape(relax.TupleGetItem(both, number), []) for number in range(2)]
+    fields = (op.reshape(relax.TupleGetItem(both, number), []) for number in range(2))
     return relax.Tuple([graph.block_builder.emit(field) for field in fields])
