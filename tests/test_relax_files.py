@@ -282,6 +282,21 @@ def test_kernels_in_a_file_call_no_other_functions_than_those_of_math_h(
     assert np.allclose(result, np.exp(data))
 
 
+@pytest.mark.parametrize(("side", "count"), [("padding", 5), ("strides", 3), ("dilation", 4)])
+def test_windows_with_another_count_of_numbers_are_refused(
+    side: str, count: int, tmp_path: Path
+) -> None:
+    graph = json.loads(SAVED.read_text())
+    (places,) = (
+        node["data"] for node in graph["nodes"] if node["type"] == "relax.attrs.Conv2DAttrs"
+    )
+    graph["nodes"][places[side]]["data"] = [graph["nodes"][places[side]]["data"][0]] * count
+    path = tmp_path / "network.json"
+    path.write_text(json.dumps(graph))
+    with pytest.raises(ModelError, match=f"nn.conv2d has {side}=.*, of {count} numbers"):
+        umakit.import_model(path)
+
+
 @pytest.mark.parametrize(
     ("pool", "sizes", "dtype"),
     [("avg_pool2d", (4, 4), "int8"), ("avg_pool2d", (4, 4), "int32"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -48,7 +49,7 @@ def import_relax(
             where=where,
             fix="correct the module until tvm.relax.analysis.well_formed accepts it",
         ) from None
-    _check_inference(module, where)
+    _check_calls(module, where)
     parameter_names = {parameter.name for parameter in module["main"].params}
     for unknown in sorted(set(parameters) - parameter_names):
         raise ModelError(
@@ -67,16 +68,32 @@ def import_relax(
     return Model(symbol_part(name), named, inputs, outputs, tuple(notices), sources=sources)
 
 
-def _check_inference(module: IRModule, where: str) -> None:
-    """Refuse batch norms in training mode, which use the statistics of the batch.
+WINDOWED = re.compile(r"nn\.(?:conv|max_pool|avg_pool)([123])d(?:_transpose)?")
+SIDES = ("strides", "dilation", "pool_size", "output_padding", "padding")
+
+
+def _check_calls(module: IRModule, where: str) -> None:
+    """Refuse windows with another count of numbers than their dimensions, which TVM's inference of
+    types does not count, and batch norms in training mode, which use the statistics of the batch.
 
     TVM's `from_fx`, and `from_exported_program(..., run_ep_decomposition=False)`, create such calls
     even for models in inference mode.
     """
     for _, function in tvm_api.relax_functions(module):
         for call in tvm_api.collect(function, Call):
-            training = getattr(call.attrs, "training", False)
-            if tvm_api.operator_name(call) == "nn.batch_norm" and training:
+            name = tvm_api.operator_name(call)
+            windowed = WINDOWED.fullmatch(name)
+            count = int(windowed[1]) if windowed else 0
+            for side in SIDES if count else ():
+                numbers = list(getattr(call.attrs, side, None) or ())
+                most = 2 * count if side == "padding" else count
+                if numbers and len(numbers) not in (count, most):
+                    raise ModelError(
+                        f"operator {name} has {side}={numbers}, of {len(numbers)} numbers",
+                        where=where,
+                        fix=f"give {side} {most} numbers",
+                    )
+            if name == "nn.batch_norm" and getattr(call.attrs, "training", False):
                 raise ModelError(
                     "operator nn.batch_norm is in training mode: it would normalize with the "
                     "statistics of its input",
