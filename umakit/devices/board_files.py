@@ -174,15 +174,7 @@ class Board(BaseModel):
             raise ValueError(f"baud: {self.baud} is no rate of a port")
 
     def device(self, path: Path, *, is_own: bool) -> Device:
-        """Return the device.
-
-        Args:
-            path: the TOML file.
-            is_own: whether the file is a user's.
-
-        Returns:
-            The device, with folder placeholders filled.
-        """
+        """Return the device."""
         here = Path(os.path.realpath(path)).parent
         places = {"support": str(SUPPORT), "here": str(here)}
 
@@ -237,15 +229,7 @@ def _in_order(name: str) -> list[tuple[int, str]]:
 
 
 def read_board(path: Path, *, is_own: bool = True) -> Device:
-    """Return the device described by a TOML file.
-
-    Args:
-        path: the file.
-        is_own: whether the file is a user's.
-
-    Raises:
-        InputError: the file cannot be read or has a mistake; names file and line.
-    """
+    """Return the device described by a TOML file."""
     bases = {name: FOLDER / f"{name}.toml" for name in board_names()}
     board = read_described(path, Board, bases, "device", defaults={"name": path.stem})
     if is_own and board.name in (*RESERVED, *bases):

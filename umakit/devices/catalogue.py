@@ -51,10 +51,6 @@ def find_device(name: str | os.PathLike[str] | Device) -> Device:
     Args:
         name: a name of `DEVICES`, an address (`ssh://`, `rpc://`), the path of a TOML file, or a
             device, which is returned.
-
-    Raises:
-        InputError: the device is unknown, or the file describes no device.
-        UmakitError: the machine at an address cannot be queried, see `asked_device`.
     """
     if isinstance(name, Device):
         return name
@@ -107,19 +103,12 @@ def asked_device(address: Address, options: Sequence[str] = ()) -> Device:
     Args:
         address: address of the machine.
         options: options of ssh.
-
-    Raises:
-        UmakitError: there is no connection, or umakit has no compiler for the machine.
     """
     return _asked(address, tuple(options))
 
 
 def completed(device: Device) -> Device:
-    """Return a device described by a file; a missing compiler is chosen for its machine.
-
-    Raises:
-        UmakitError: as for `asked_device`.
-    """
+    """Return a device described by a file; a missing compiler is chosen for its machine."""
     if device.remote is None or device.command:
         return device
     asked = asked_device(device.remote, device.ssh_options)
@@ -166,10 +155,6 @@ def _compiled_for(machine: str, where: str) -> Device:
 
     Args:
         machine: output of `uname -m` on the machine.
-        where: the address, for messages.
-
-    Raises:
-        BuildError: umakit has no compiler for the machine.
     """
     machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
     architecture = MACHINES.get(machine, machine)

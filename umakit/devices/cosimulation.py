@@ -27,7 +27,7 @@ from umakit.devices.build import (
 )
 from umakit.devices.catalogue import HOST
 from umakit.devices.designs import Design, design_objects
-from umakit.devices.execution import DESCRIBED, idle_limit, stop_error
+from umakit.devices.execution import cause_of, idle_limit, stop_error
 from umakit.devices.inputs import write_inputs
 from umakit.devices.libraries import libraries_of
 from umakit.devices.run import INPUTS, OUTPUTS
@@ -59,8 +59,6 @@ class Window:
     """A range of clock cycles of a design.
 
     Attributes:
-        backend: backend of the design.
-        first, last: first and last cycle.
         resets: number of resets before the cycles are counted.
     """
 
@@ -119,20 +117,7 @@ class CosimulationRun:
 def build_cosimulation(
     library: Path, designs: Sequence[Design], *, is_traced: bool = False
 ) -> Path:
-    """Build the program that runs a library on models and RTL side by side.
-
-    Args:
-        library: folder of an exported library.
-        designs: the designs of its accelerators.
-        is_traced: whether the program can write waveforms.
-
-    Returns:
-        Path of the program, in `build/` of the library.
-
-    Raises:
-        BuildError: Verilator or a compiler is missing, or refused a source.
-        InputError: an accelerator with a design has no simulator to compare with.
-    """
+    """Build the program that runs a library on models and RTL side by side."""
     library = library_folder(library)
     program = library / "build" / ("cosim-traced" if is_traced else "cosim")
 
@@ -160,18 +145,9 @@ def build_with_models(
     `TABLE_simulator` returns the table of a design.
 
     Args:
-        library: folder of an exported library.
-        designs: the designs of its accelerators.
-        parts: folder with further C files of the kit.
         generated: writes further C files into a folder, given the prefix of the library's
             interface, and returns them; one file has the program's `main`.
-        program: the file to write.
         tables: stems of the designs' table names, by backend; default: `NAME_rtl`.
-        is_traced: whether the program can write waveforms.
-
-    Raises:
-        BuildError: Verilator or a compiler is missing, or refused a source.
-        InputError: an accelerator with a design has no simulator to compare with.
     """
     description = read_description(library)
     interface = str(load_metadata(library)["umakit"]["interface"])
@@ -268,17 +244,8 @@ def run_cosimulation(
     """Run an inference on models and RTL side by side.
 
     Args:
-        program: program of `build_cosimulation`.
-        library: the library that the program was built from.
         arrays: inputs of one inference by C name, in the order of the interface.
-        choice: the part of the run to co-simulate.
-        wave: file for the waveform of the choice's window.
-        timeout: limit of processor time in seconds; default: none.
         tell: callback for each record as it is written.
-
-    Raises:
-        DeviceError: the program crashed, the driver failed without a difference, or the time is up.
-        AcceleratorConfigError: the design contradicts its description, such as the reset's level.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="umakit-cosim-") as temporary:
@@ -297,13 +264,15 @@ def run_cosimulation(
             said.seek(0)
             text = said.read()
     difference = next((each["difference"] for each in records if "difference" in each), None)
-    if difference is not None and DESCRIBED in difference["sentence"]:
+    if difference is not None and cause_of(difference["sentence"]).contradicts_description:
         number = int(difference["layer"])
         name = description["layers"][number]["name"]
-        raise stop_error(difference["sentence"].replace(f"in layer {number},", f"in layer {name},"))
+        what = difference["sentence"].replace(f"in layer {number},", f"in layer {name},")
+        raise stop_error(what, cause_of(what))
     layers = tuple(each for each in records if "checked" in each)
     if difference is None and process.returncode != 0:
-        raise stop_error(_failure(process.returncode, text))
+        what = _failure(process.returncode, text)
+        raise stop_error(what, cause_of(what))
     return CosimulationRun(layers, difference, time.monotonic() - began)
 
 

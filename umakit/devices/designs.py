@@ -42,12 +42,9 @@ class Design:
     """The design of a backend.
 
     Attributes:
-        backend: name of the backend.
-        folder: folder of the backend.
         section: `[rtl]` of `accel.toml`, with figures filled in.
         latency: memory latency in cycles, from a request to its first data.
         alignment: alignment of buffer addresses in bytes.
-        bytes_per_cycle: memory width from `[dma]`; 0 without one.
     """
 
     backend: str
@@ -59,11 +56,7 @@ class Design:
 
     @property
     def files(self) -> DesignFiles:
-        """The files for Verilator.
-
-        Raises:
-            AcceleratorConfigError: a file is missing.
-        """
+        """Return the files for Verilator."""
         defines = self.section.defines
         return DesignFiles(
             self.section.top,
@@ -90,12 +83,7 @@ class Design:
 
 
 def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
-    """Return the designs of backends for a device; none for a device that runs no RTL.
-
-    Raises:
-        InputError: the device runs RTL, and no backend has a section `[rtl]`; or the device runs no
-            RTL, and a backend has only a design.
-    """
+    """Return the designs of backends for a device; none for a device that runs no RTL."""
     if not device.runs_rtl:
         for each in backends:
             if each.configuration.is_only_rtl:
@@ -113,21 +101,13 @@ def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
 
 
 def design_of(folder: Path) -> Design:
-    """Return the design of the backend in a folder.
-
-    Raises:
-        AcceleratorConfigError: `accel.toml` is wrong, or has no section `[rtl]`.
-    """
+    """Return the design of the backend in a folder."""
     path = folder / "accel.toml"
     return design_from(load_accelerator_config(path), folder)
 
 
 def design_from(configuration: AcceleratorConfig, folder: Path) -> Design:
-    """Return the design described by the configuration of the backend in a folder.
-
-    Raises:
-        AcceleratorConfigError: the configuration has no section `[rtl]`.
-    """
+    """Return the design described by the configuration of the backend in a folder."""
     section = configuration.filled_rtl
     if section is None:
         raise AcceleratorConfigError(
@@ -149,17 +129,7 @@ def design_from(configuration: AcceleratorConfig, folder: Path) -> Design:
 def check_designs(
     designs: Sequence[Design], description: Mapping[str, Any], device: Device
 ) -> None:
-    """Refuse designs that cannot run a library.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
-        device: target device.
-
-    Raises:
-        InputError: a design belongs to no accelerator of the library, the library has no device
-            functions, the device is not the host, or an accelerator has neither design nor
-            simulator.
-    """
+    """Refuse designs that cannot run a library."""
     if designs and device.command:
         raise InputError(
             f"designs of [rtl] run on the host, not on {device.name}", fix="leave --device out"
@@ -193,12 +163,7 @@ def _only_rtl(name: str) -> InputError:
 
 
 def wiring(design: Design) -> Wiring:
-    """Return the assignment of a design's ports to signals, as read by Verilator.
-
-    Raises:
-        BuildError: Verilator is missing or refuses the design.
-        AcceleratorConfigError: a port does not fit; names the line of `accel.toml`.
-    """
+    """Return the assignment of a design's ports to signals, as read by Verilator."""
     path = design.folder / "accel.toml"
     try:
         found = wiring_of(design.section, ports_of(design.files))
@@ -231,12 +196,7 @@ def _line(path: Path, what: str) -> str:
 
 
 def check_ports(backends: Iterable[Backend], device: Device) -> None:
-    """Refuse designs with wrong ports, and backends that a device cannot run, before any compiling.
-
-    Raises:
-        InputError: as `designs_for`.
-        UmakitError: as `wiring`.
-    """
+    """Refuse, before any compiling, designs with wrong ports and backends that cannot run."""
     for design in designs_for(backends, device):
         wiring(design)
 
@@ -245,7 +205,6 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
     """Return the C++ file that connects a design to `umakit/device.h`.
 
     Args:
-        found: its ports.
         table: stem of the function that returns the table of `umakit/own_simulator.h`; default: the
             backend.
     """
@@ -283,12 +242,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
 
 @dataclass(frozen=True)
 class DesignObjects:
-    """Objects and linker arguments of designs in a program.
-
-    Attributes:
-        objects: objects of the kit's harness.
-        linking: further arguments of the linker.
-    """
+    """Objects and linker arguments of designs in a program."""
 
     objects: tuple[Path, ...] = ()
     linking: tuple[str, ...] = ()
@@ -305,13 +259,7 @@ def design_objects(
     """Compile designs, each once per version of its files.
 
     Args:
-        headers: folder above `umakit/own_simulator.h`.
-        run: runs a compiler.
-        is_traced: whether designs can write waveforms.
         tables: stems of their table names, by backend; default: the backend.
-
-    Raises:
-        UmakitError: a design does not fit its description, or a compiler refuses a design.
     """
     objects: list[Path] = []
     linking: list[str] = []

@@ -114,12 +114,7 @@ class Device:
         return TOOLCHAINS / f"toolchain-{self.name}.cmake"
 
     def compiler(self) -> list[str]:
-        """The C compiler and its flags for the processor.
-
-        Raises:
-            MissingProgramError: the compiler is not installed.
-            BuildError: `$CC` cannot be parsed.
-        """
+        """Return the C compiler and its flags for the processor."""
         if not self.command:
             return host_compiler()
         self._require(self.command)
@@ -129,14 +124,7 @@ class Device:
         return [self.command, *self.architecture]
 
     def cxx_compiler(self, what: str) -> list[str]:
-        """The C++ compiler and its flags for the processor.
-
-        Args:
-            what: noun for the C++ code, for messages.
-
-        Raises:
-            BuildError: the device has no C++, or the compiler is not installed.
-        """
+        """Return the C++ compiler and its flags; `what` names the C++ code in messages."""
         if not self.command:
             return host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
         if self.is_bare_metal:
@@ -155,11 +143,7 @@ class Device:
         return [command, *self.architecture]
 
     def check_emulator(self) -> None:
-        """Check that the programs that load and run programs are installed.
-
-        Raises:
-            MissingProgramError: a program is not installed.
-        """
+        """Check that the programs that load and run programs are installed."""
         for command in (self.load, self.run):
             if command:
                 self._require(command[0])
@@ -206,9 +190,7 @@ class Device:
         """Return the command that runs a program; file names are relative to the working directory.
 
         Args:
-            program: a program built for this device.
             arguments: arguments of `main`; without spaces on bare-metal devices.
-            folder: the working directory.
             port: path of a serial port.
         """
         if not self.run and not self.load:
@@ -216,11 +198,7 @@ class Device:
         return self._command(self.run, program, arguments, folder, port)
 
     def load_command(self, program: Path, arguments: Sequence[str], folder: Path) -> list[str]:
-        """Return the command to run before `run_command`; empty for none.
-
-        Args:
-            program, arguments, folder: as of `run_command`.
-        """
+        """Return the command to run before `run_command`; empty for none."""
         return self._command(self.load, program, arguments, folder)
 
     @property
@@ -232,7 +210,6 @@ class Device:
         """Print a command of a user's file on standard error before its first run.
 
         Args:
-            command: the command as it runs.
             words: its words in the file; they are announced once, even for several programs.
         """
         if self.own_file is not None:

@@ -94,8 +94,6 @@ def inferences_of(
     """Return the measurements of the first inference and of all later inferences.
 
     Args:
-        device: device of the run.
-        description: section `umakit` of the library's `metadata.json`.
         report: last line that the program printed.
         lines: all lines, with sums after each inference.
 

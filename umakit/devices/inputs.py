@@ -27,16 +27,12 @@ def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.
     previous inference.
 
     Args:
-        expected: `inputs` of the library's metadata.
         given: arrays by name; a model with a single input besides its states accepts any name.
 
     Returns:
         The number of inferences, whether the arrays had a leading dimension for inferences, and the
         arrays in the model's order with this dimension. The dimension is 1 for states that are
         passed on.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype.
     """
     if not isinstance(given, Mapping):
         raise InputError(
@@ -61,16 +57,7 @@ def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.
 
 
 def first_inferences(expected: Tensors, given: Arrays, count: int) -> Arrays:
-    """Return the input arrays of the first inferences.
-
-    Args:
-        expected: `inputs` of the library's metadata.
-        given: arrays by name, as for `check_inputs`.
-        count: number of inferences.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype, or there are fewer inferences.
-    """
+    """Return the input arrays of the first inferences."""
     known, batched, arrays = check_inputs(expected, given)
     if count > known:
         raise InputError(
@@ -175,9 +162,6 @@ def write_inputs(
     """Write the input file for `runtime/main.c` of a library.
 
     Args:
-        path: the file.
-        library: folder or tar file of the library.
-        description: section `umakit` of the library's metadata.
         arrays: inputs in the order of the interface, one inference after the other.
     """
     with path.open("wb") as stream:

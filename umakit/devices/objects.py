@@ -62,20 +62,7 @@ Compile = Callable[[list[str]], None]
 def with_shared_objects(
     sources: Sequence[Path], compiler: Sequence[str], flags: Sequence[str], run: Compile
 ) -> list[Path]:
-    """Return the sources, with shared files replaced by objects of the cache.
-
-    Args:
-        sources: C and assembler files of a program.
-        compiler: the compiler and its constant arguments.
-        flags: the other flags of the program.
-        run: compiles a file that is not in the cache.
-
-    Returns:
-        Sources and objects in the order of `sources`.
-
-    Raises:
-        BuildError: the compiler refused a shared file.
-    """
+    """Return the sources, with shared files replaced by objects of the cache."""
     wanted = [*compiler, *of_no_model(flags), f"-I{RUNTIME}"]
     start = repr([*wanted, version_of(compiler[0])]).encode()
     shared = [source for source in sources if _is_shared(source)]
@@ -196,7 +183,6 @@ def cached_object(stem: str, digest: str, compile_to: Callable[[Path], None]) ->
     """Return an object of the cache; compile a missing object.
 
     Args:
-        stem: name of the source without its suffix.
         digest: digest of all dependences of the object.
         compile_to: compiles the source to a path; raises `BuildError`.
     """
@@ -288,18 +274,7 @@ def with_timed_device(
     folder: Path,
     run: Callable[[list[str]], None],
 ) -> list[Path]:
-    """Return the sources of a program with timed device calls.
-
-    Args:
-        sources: sources of a program with a device.
-        compiler: the compiler and its constant arguments.
-        flags: the other flags of the program.
-        folder: folder for an object.
-        run: runs a command of the compiler.
-
-    Raises:
-        BuildError: the compiler refused a source.
-    """
+    """Return the sources of a program with timed device calls."""
     command = [*compiler, *RENAMED]
     (device,) = (source for source in sources if source.name == DEVICE)
     (found,) = with_shared_objects([device], command, flags, run)

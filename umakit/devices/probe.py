@@ -23,12 +23,13 @@ from umakit.devices.build import compile_c, what_answers
 from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design
 from umakit.devices.execution import (
-    CRASH_HINT,
-    LINE_HINT,
+    Cause,
+    cause_of,
     default_limit,
+    fix_in_layer,
     idle_limit,
+    simulator_failed,
     stop_error,
-    stop_hint,
     stopped,
 )
 from umakit.devices.libraries import libraries_of
@@ -98,23 +99,7 @@ def build_around(
     is_traced: bool = False,
     cpu: str = "",
 ) -> None:
-    """Build a library with the hook after each layer, and with a surrounding `main`.
-
-    Args:
-        library: folder or tar file of the library.
-        prefix: the library's `tvmgen_NAME` prefix.
-        source: text of the C file with `main` and the hook.
-        program: path of the program to build; the C file is written next to it.
-        device: target device.
-        flags: further flags of the C compiler.
-        designs: designs that replace the simulators of their backends.
-        is_traced: whether designs can write waveforms.
-        cpu: as in `umakit.devices.cpus.description_for`.
-
-    Raises:
-        BuildError: the compiler is missing or reported an error, or the program is too large for
-            the device.
-    """
+    """Build a library with the hook after each layer, and with a surrounding `main`."""
     folder = library_folder(library)
     main = program.with_suffix(".c")
     main.write_text(source, encoding="utf-8")
@@ -134,19 +119,6 @@ def build_around(
 
 class Probe:
     """A library's program for `uma diff`.
-
-    Args:
-        description: section `umakit` of the library's metadata for the device.
-        library: folder or tar file of the library.
-        program: path of the program to build.
-        device: target device.
-        flags: further flags of the C compiler.
-        designs: designs that replace the simulators of their backends.
-        is_traced: whether designs can write waveforms.
-
-    Raises:
-        BuildError: the compiler or emulator is missing, the compiler reported an error, or the
-            program is too large for the device.
 
     Attributes:
         sizes: sizes of tensors in bytes by C name.
@@ -198,14 +170,6 @@ class Probe:
         Args:
             inputs: arrays by name, with the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after the layer.
-            timeout: limit in seconds, with the default of `run_library`.
-            environment: further environment variables.
-
-        Returns:
-            The trace of each layer, in order.
-
-        Raises:
-            DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
         with temporary_folder("umakit-diff-") as folder:
             with (folder / "inputs").open("wb") as stream:
@@ -226,9 +190,11 @@ class Probe:
                 )  # fmt: skip
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))
-                fix = LINE_HINT if error.fix == CRASH_HINT else error.fix
                 raise DeviceError(
-                    error.what, where=self._place(traces), fix=fix, layer=len(traces)
+                    error.what,
+                    where=self._place(traces),
+                    fix=fix_in_layer(error),
+                    layer=len(traces),
                 ) from None
             if ended.returncode != 0:
                 raise DeviceError(
@@ -236,30 +202,24 @@ class Probe:
                 )
             traces, status = self._traces(_bytes_of(folder / "outputs"))
         if status != 0:
-            meaning = ended.stdout.strip()
-            sentence, own = self._ending(status, meaning)
+            sentence, own, cause = self._ending(status, ended.stdout.strip())
             raise stop_error(
                 sentence,
+                cause,
                 where=self._place(traces),
-                fix=stop_hint(status, meaning),
+                fix=cause.value,
                 status=own,
                 layer=len(traces),
             )
         return traces
 
-    def _ending(self, status: int, said: str) -> tuple[str, int]:
-        """Return a sentence about a failed run, and the status of the driver's function.
-
-        Args:
-            status: status of the run.
-            said: output of the program: the text of the status, or `FAILED`, the number of a
-                simulated device, and the reason.
-        """
+    def _ending(self, status: int, said: str) -> tuple[str, int, Cause]:
+        """Return a sentence about a failed run, the status of the driver, and the cause."""
         word, _, rest = said.partition(" ")
         number, _, why = rest.partition(" ")
         if word == FAILED and number.isdecimal():
-            return f"the simulator of {self._devices[int(number)]} failed: {why}", status
-        return stopped(self._description, status, said)
+            return simulator_failed(self._devices[int(number)], why), status, cause_of(why, status)
+        return *stopped(self._description, status, said), cause_of(said, status)
 
     def _place(self, traces: Sequence[LayerTrace]) -> str:
         if len(traces) >= len(self._layers):

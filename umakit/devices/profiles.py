@@ -163,11 +163,7 @@ def profiles_of(
     inference, even if inferences take different times.
 
     Args:
-        device: device of the run.
-        description: section `umakit` of the library's `metadata.json`.
         report: last line that the program printed.
-        runs: number of inferences.
-        lines: all lines.
     """
     layers, recorded = description["layers"], _recorded(lines)
     simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
@@ -217,11 +213,8 @@ def _profile(
     """Return the measurements of a layer without its commands.
 
     Args:
-        device: device of the run.
-        layer: the layer in the library's metadata.
         figures: sums over all inferences.
         counted: means of the figures that a simulator counts.
-        runs: number of inferences.
         is_kits: whether the layer's accelerator has a simulator of umakit.
     """
     nanoseconds, instructions = (
@@ -291,9 +284,7 @@ def _means(sums: Mapping[str, int], mean: _Mean, runs: int) -> dict[str, int]:
     """Return the mean of each figure of a layer.
 
     Args:
-        sums: sums of known figures over all inferences.
         mean: running mean of all clock cycles.
-        runs: number of inferences.
     """
     found = {name: round(value / runs) for name, value in sums.items()}
     chain = [name for name in CHAIN if name in sums]

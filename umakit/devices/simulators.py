@@ -36,10 +36,7 @@ class Simulator:
     """A backend's own simulator in a library.
 
     Attributes:
-        backend: name of the backend.
-        folder: folder of the simulator's files.
         headers: folder above `umakit/own_simulator.h`.
-        files: build description.
     """
 
     backend: str
@@ -97,11 +94,7 @@ def _digest(*places: tuple[Path, str]) -> bytes:
 
 
 def simulators_of(library: Path) -> list[Simulator]:
-    """Return the simulators of backends' own in an exported library, a folder or a tar file.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-    """
+    """Return the simulators of backends' own in an exported library, a folder or a tar file."""
     own: Mapping[str, OwnSimulator] = read_description(library).sources.own
     folder = library_folder(library) if own else library
     return [
@@ -111,12 +104,7 @@ def simulators_of(library: Path) -> list[Simulator]:
 
 
 def check_simulators(simulators: Sequence[Simulator], device: Device) -> None:
-    """Refuse simulators that a device cannot run.
-
-    Raises:
-        BuildError: a simulator is in C++ and the device has no C++ or no C++ compiler, or a
-            simulator is a program and the device is not the host.
-    """
+    """Refuse simulators that a device cannot run."""
     for simulator in simulators:
         program = simulator.files.program
         if program and not device.is_host:
@@ -140,12 +128,7 @@ def simulator_objects(
 
     Args:
         flags: flags of the program; linker flags are ignored.
-        device: target device.
-        run: runs a compiler.
         watches: whether the program ends when a function of a linked simulator does not return.
-
-    Raises:
-        BuildError: a compiler is missing or refused a source.
     """
     objects = []
     adapter: set[str] = set()
@@ -208,19 +191,7 @@ def link_as_cxx(
     device: Device,
     run: Run,
 ) -> None:
-    """Link a program or shared library with C++ objects.
-
-    Args:
-        files: C and assembler sources, C++ sources, and objects.
-        compiler: the C compiler and all flags of the program.
-        output: the file to write.
-        arguments: linker arguments after the files.
-        device: target device.
-        run: runs a compiler.
-
-    Raises:
-        BuildError: a compiler is missing, refused a source, or could not link.
-    """
+    """Link a program or shared library with C++ objects."""
     with tempfile.TemporaryDirectory(dir=output.parent) as temporary:
         objects = []
         for number, path in enumerate(files):

@@ -64,7 +64,6 @@ class SshClient:
     """The client for one machine.
 
     Args:
-        address: address of the machine.
         options: options of ssh, placed after the user's variable and before `OPTIONS`.
     """
 
@@ -72,11 +71,7 @@ class SshClient:
         self.address, self._options = address, tuple(options)
 
     def check(self) -> None:
-        """Check that ssh is installed.
-
-        Raises:
-            MissingProgramError: ssh is not installed.
-        """
+        """Check that ssh is installed."""
         if shutil.which("ssh") is None:
             raise MissingProgramError(
                 f"{self.address} needs ssh, which is not installed",
@@ -84,14 +79,7 @@ class SshClient:
             )
 
     def command(self, bytes_of_script: int | str = "BYTES") -> list[str]:
-        """Return the command, whose standard input begins with a script for `sh`.
-
-        Args:
-            bytes_of_script: size of the script; the default is a placeholder for messages.
-
-        Raises:
-            BuildError: the user's variable cannot be parsed.
-        """
+        """Return the command, whose standard input begins with a script for `sh` of some bytes."""
         address = self.address
         text = os.environ.get(OPTIONS_VARIABLE, "")
         try:
@@ -115,10 +103,6 @@ class SshClient:
             data: standard input after the script; the input stays open.
             limit: time limit in seconds from the line `start` on.
             start: first word of the line that starts the time limit; empty: the begin.
-
-        Raises:
-            MissingProgramError: ssh is not installed.
-            UmakitError: there is no connection, or it was lost; see `ssh_error`.
         """
         self.check()
         mark = f"umakit-{secrets.token_hex(8)}"
@@ -285,10 +269,7 @@ def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitEr
     """Return the error of an incomplete conversation.
 
     Args:
-        where: the address, for messages.
         code: exit code of ssh; negative if a signal ended ssh.
-        messages: standard error of ssh.
-        has_begun: whether the remote side had answered.
 
     Returns:
         An `InputError` for the user's settings (host name, host key, login, options), else a

@@ -124,12 +124,7 @@ ARCHIVE = "libverilated_design.a"
 
 @functools.cache
 def verilator() -> tuple[str, Path]:
-    """Return the version of Verilator and its folder of headers.
-
-    Raises:
-        MissingProgramError: Verilator is not installed.
-        BuildError: Verilator is too old.
-    """
+    """Return the version of Verilator and its folder of headers."""
     if shutil.which("verilator") is None:
         raise MissingProgramError(
             "Verilator is not installed, which compiles the design of [rtl]",
@@ -155,11 +150,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def ports_of(files: DesignFiles) -> list[Port]:
-    """Return the ports of a design's top module in order.
-
-    Raises:
-        BuildError: Verilator is missing or refuses the design; carries its first error.
-    """
+    """Return the ports of a design's top module in order."""
     verilator()
     with tempfile.TemporaryDirectory(prefix="umakit-rtl-") as temporary:
         _verilate(["--xml-only", "--Mdir", temporary], files)
@@ -199,15 +190,7 @@ def _number(text: str) -> int:
 
 
 def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
-    """Return a design compiled to C++ and objects, from the user's cache if present.
-
-    Args:
-        files: the design.
-        is_traced: whether the design can write waveforms, which makes it slower.
-
-    Raises:
-        BuildError: Verilator or the C++ compiler is missing, or refuses the design.
-    """
+    """Return a design compiled to C++ and objects, from the user's cache if present."""
     found = _cached(files, is_traced)
     if (found.folder / ARCHIVE).exists():
         os.utime(found.folder)
@@ -226,11 +209,7 @@ def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
 
 
 def is_verilated(files: DesignFiles, *, is_traced: bool = False) -> bool:
-    """Return whether the user's cache has a design compiled.
-
-    Raises:
-        BuildError: Verilator or the C++ compiler is missing.
-    """
+    """Return whether the user's cache has a design compiled."""
     return (_cached(files, is_traced).folder / ARCHIVE).exists()
 
 

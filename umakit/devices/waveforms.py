@@ -149,21 +149,12 @@ class WaveFile:
         return f"{self.path} was not written: {self.why}"
 
     def check(self) -> None:
-        """Refuse the file before anything is compiled.
-
-        Raises:
-            OutputError: the folder does not exist, the file is an input, or another program wrote
-                it.
-        """
+        """Refuse the file before anything is compiled."""
         check_parent(self.path)
         check_file(self.path, WAVEFORM, self.inputs, force=self.force)
 
     def keep(self, found: Path, wave: Wave) -> None:
-        """Keep a program's temporary waveform file, if one was written.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Keep a program's temporary waveform file, if one was written."""
         content = found.read_bytes() if found.exists() else b""
         if not content:
             return
@@ -179,14 +170,6 @@ def written_wave(
     """Yield the environment of a program that writes a waveform; keep the waveform afterwards.
 
     The waveform is kept also if the block raises an exception.
-
-    Args:
-        file: destination; None for no waveform.
-        wave: scope of the waveform.
-        folder: folder for the program's own file.
-
-    Raises:
-        OutputError: the file cannot be written.
     """
     if file is None or wave is None:
         yield {}
@@ -199,11 +182,7 @@ def written_wave(
 
 
 def cycles_of(content: bytes) -> tuple[int | None, int | None]:
-    """Return the first and the last cycle of a waveform; None if it is incomplete.
-
-    Args:
-        content: the file, in FST.
-    """
+    """Return the first and the last cycle of a waveform; None if it is incomplete."""
     if len(content) < HEADER.size:
         return None, None
     kind, _, first, last = HEADER.unpack_from(content)
@@ -211,17 +190,7 @@ def cycles_of(content: bytes) -> tuple[int | None, int | None]:
 
 
 def wave_of(description: Mapping[str, Any], designs: Sequence[Design], layer: str | None) -> Wave:
-    """Return the scope of a run's waveform.
-
-    Args:
-        description: section `umakit` of a library's `metadata.json`.
-        designs: the running designs.
-        layer: name of the layer; None for the whole run.
-
-    Raises:
-        InputError: no design runs, no layer of the name runs on a design, or several designs run
-            and no layer is named.
-    """
+    """Return the scope of a run's waveform."""
     if not designs:
         raise no_design()
     answering = {design.backend for design in designs}
@@ -251,14 +220,7 @@ def wave_of(description: Mapping[str, Any], designs: Sequence[Design], layer: st
 
 
 def traced_main(main: Path, interface: str, backends: Iterable[str], folder: Path) -> Path:
-    """Write the main program of a library with waveforms, and return its path.
-
-    Args:
-        main: the main program without waveforms, with the hook of profiling.
-        interface: `tvmgen_NAME` prefix of the library.
-        backends: accelerators whose designs have waveforms.
-        folder: folder for the file.
-    """
+    """Write the main program of a library with waveforms, and return its path."""
     path = folder / "wave_main.c"
     text = render(
         "rtl/wave_main.c.j2",
