@@ -234,12 +234,7 @@ def place_of_pass(name: str) -> str:
 
 
 def place_of_call(name: str, count: int) -> str:
-    """Return file and line of the Python code that called `driver_call`; empty if unknown.
-
-    Args:
-        name: name of the C function.
-        count: number of arguments.
-    """
+    """Return file and line of the Python code that called `driver_call`; empty if unknown."""
     return _places.get((name, count), "")
 
 
@@ -263,7 +258,6 @@ def text_call(text: str, scratch: str, operands: Mapping[str, Any]) -> tvm_api.S
         text: C text of the call, with `$name` for each operand.
         scratch: C text of the required scratch bytes. If it exceeds the operand `scratch_bytes`,
             the call is skipped. May be empty.
-        operands: pointers by `pointer`, and Python integers, by name.
     """
     values = [_operand(name, value) for name, value in operands.items()]
     arguments = [text, scratch, " ".join(operands), *values]

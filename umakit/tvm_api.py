@@ -235,11 +235,7 @@ def float_value(value: float) -> Expr:
 
 
 def float_argument(expression: object) -> float:
-    """Return the value of a constant scalar argument of a Relax operator.
-
-    Raises:
-        ValueError: the argument is not a constant.
-    """
+    """Return the value of a constant scalar argument of a Relax operator."""
     array = constant_array(expression)
     value = getattr(expression, "value", expression) if array is None else array.reshape(-1)[0]
     if not isinstance(value, (int, float, np.number)):
@@ -335,7 +331,6 @@ def name_span(name: str, result: str = "") -> Span:
     the offload report.
 
     Args:
-        name: name of the node.
         result: name of a later node that yields the call's result, such as the QuantizeLinear
             behind a Conv; empty for the same node.
     """
@@ -361,15 +356,8 @@ def result_name(span: Span | None) -> str | None:
 
 
 def span_with_result(span: Span | None, result: Span | None) -> Span | None:
-    """Return a span with the node name of `span` and the name of the result's node of `result`.
-
-    Args:
-        span: span of the operator that does the work.
-        result: span of the last fused operator.
-
-    Returns:
-        `result` if one of the spans has no name.
-    """
+    """Return a span with the node name of `span` and the name of the result's node of `result`, or
+    `result` if one of the names is missing."""
     name, last = span_name(span), result_name(result)
     return result if name is None or last is None else name_span(name, last)
 
@@ -410,7 +398,6 @@ def register_operator(
 
     Args:
         name: name without `relax.`.
-        description: one sentence.
         infer: (call, block builder) -> type of the result.
         legalize: (block builder, call) -> call of a TIR function, for operators with the same
             lowering on every target.
@@ -431,21 +418,14 @@ def operator_call(
 
     Args:
         name: name without `relax.`.
-        operands: Relax expressions.
         attributes: integers, strings, and sequences of integers.
-        span: span of the call.
     """
     attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
     return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
 
 
 def changed_attributes(attributes: Node, changed: Mapping[str, Any]) -> Node:
-    """Return a copy of a call's attributes with some values changed.
-
-    Args:
-        attributes: attributes of a call, also of `operator_call`.
-        changed: integers, strings and sequences of integers by name.
-    """
+    """Return a copy of a call's attributes with some values changed."""
     if isinstance(attributes, tvm.ir.DictAttrs):
         fields = {str(name): value for name, value in attributes.items()}
         return tvm.ir.make_node("ir.DictAttrs", **{**fields, **changed})
@@ -467,11 +447,7 @@ def legalization(operator: str) -> Legalization:
 
 @contextlib.contextmanager
 def legalizing_by(rules: Mapping[str, Callable[[Any, Any], Any]]) -> Iterator[None]:
-    """Override the legalization of operators within the context, also for TVM's constant folding.
-
-    Args:
-        rules: (block builder, call) -> expression by `relax.<name>`.
-    """
+    """Override legalizations of operators within the context, also in TVM's constant folding."""
     usual = {name: legalization(name) for name in rules}
 
     def put(chosen: Mapping[str, Any]) -> None:
@@ -579,12 +555,7 @@ def element_bytes(dtype: str) -> int:
 
 
 def register_intrinsic(name: str, description: str) -> Op:
-    """Return a TIR operator with side effects, registered on first use.
-
-    Args:
-        name: full name, such as `tirx.call_extern`.
-        description: one sentence.
-    """
+    """Return a TIR operator with side effects, registered on first use."""
     if name not in Op.list_op_names():
         tvm.ir.op._ffi_api.RegisterOp(name, description)
         effect = Op.get("tirx.call_extern").get_attr("TCallEffectKind")
@@ -598,13 +569,7 @@ def operator_names() -> list[str]:
 
 
 def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
-    """Return a call of a TIR operator.
-
-    Args:
-        dtype: dtype of the result.
-        name: full name of the operator.
-        arguments: TIR expressions, strings and Python numbers.
-    """
+    """Return a call of a TIR operator."""
     return tirx.call_intrin(dtype, name, *arguments)
 
 
@@ -696,8 +661,6 @@ def llvm_executable(
     """Build a Relax module by TVM's LLVM backend and return a virtual machine on the CPU.
 
     Args:
-        module: a Relax module with a function `main`.
-        parameters: parameter values by name.
         optimize: whether LLVM optimizes, which takes longer than a run of a small network.
     """
     if parameters:
@@ -774,11 +737,7 @@ def torch_frontend() -> ModuleType:
 
 
 def load_json(text: str) -> object:
-    """Return the object that `tvm.ir.save_json` saved as text.
-
-    Raises:
-        Exception: any exception, for damaged text.
-    """
+    """Return the object that `tvm.ir.save_json` saved; damaged text raises any exception."""
     return tvm.ir.load_json(text)
 
 
@@ -809,12 +768,7 @@ def ffi_headers() -> list[str]:
 
 @contextlib.contextmanager
 def rpc_session(host: str, port: int, seconds: float) -> Iterator[Any]:
-    """Connect to TVM's RPC server.
-
-    Args:
-        host, port: address of the server.
-        seconds: timeout after which the server ends the session.
-    """
+    """Connect to TVM's RPC server."""
     from tvm import rpc
 
     session = rpc.connect(host, port, session_timeout=seconds)
@@ -827,11 +781,7 @@ def rpc_session(host: str, port: int, seconds: float) -> Iterator[Any]:
 
 
 def rpc_machine(session: Any) -> str:
-    """Return the architecture in an RPC server's target triple, such as `x86_64`.
-
-    Raises:
-        ValueError: the server's TVM has no LLVM and cannot tell the triple.
-    """
+    """Return the architecture in an RPC server's target triple, such as `x86_64`."""
     triple = session.get_function("tvm.codegen.llvm.GetDefaultTargetTriple")()
     return str(triple).partition("-")[0]
 

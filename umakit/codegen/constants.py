@@ -143,7 +143,6 @@ class WeightsLayout:
 
     Attributes:
         offsets: bytes from the start of the data, by tensor name.
-        size: size of the data in bytes.
     """
 
     offsets: dict[str, int]
@@ -164,7 +163,6 @@ def code_identity(layout: WeightsLayout, code: Sequence[str]) -> bytes:
     """Return 16 bytes that identify the code of a network, independent of the values of weights.
 
     Args:
-        layout: layout of the constants.
         code: C text of the kernels and of their calls.
     """
     digest = hashlib.sha256(repr((sorted(layout.offsets.items()), layout.size)).encode())

@@ -59,7 +59,6 @@ class Given:
     Attributes:
         kind: `pointer`, `offset` (of a scratchpad), `number`, or empty if unknown.
         dtype: dtype of the elements or of the number.
-        pool: name of the scratchpad.
         text: C text of an argument of a text call; empty for others.
     """
 
@@ -81,7 +80,6 @@ class Call:
     """A call of a driver's function in a kernel.
 
     Attributes:
-        function: name of the C function.
         caller: calling kernel or pattern, for messages.
         place: file and line of the Python code of the call; may be empty.
         takes_result: whether the result is used as a status.
@@ -100,7 +98,6 @@ class Declared:
 
     Attributes:
         functions: parameters by name of the function, for functions declared once.
-        returns_nothing: functions that return void.
         texts: C texts by file; headers that generated C includes come first.
         words: identifiers in all texts.
         is_whole: whether no other file can declare or define a function of the backend.
@@ -128,13 +125,8 @@ def check_driver_calls(kernels: Mapping[str, Kernel], backends: Mapping[str, Bac
     """Refuse calls of functions that are missing in a backend's C, or that have other parameters.
 
     Args:
-        kernels: kernels of a program.
         backends: backends by target name. Backends that replace the text of their calls are not
             checked.
-
-    Raises:
-        BackendError: a call does not fit; names the function, and file and line of call and
-            declaration.
     """
     for target, backend in backends.items():
         if backend.codegen.replace_call_extern is not None:
@@ -217,11 +209,7 @@ def _given(operand: Parameter | tvm_api.PrimExpr) -> Given:
 
 
 def declared_by(backend: Backend) -> Declared:
-    """Read the declarations in a backend's headers, its text for generated C, and its C files.
-
-    Raises:
-        LibraryError: a file of the backend's library cannot be read.
-    """
+    """Read the declarations in a backend's headers, its text for generated C, and its C files."""
     driver, folder, hook = backend.driver, backend.folder, backend.codegen.includes
     headers = {folder / name: _read(folder / name) for name in driver.headers}
     own = "" if hook is None else included_text(backend, hook)
@@ -269,11 +257,7 @@ def _read(path: Path) -> str:
 
 
 def check_call(call: Call, declared: Declared, backend: Backend) -> None:
-    """Compare a call with the declaration.
-
-    Raises:
-        BackendError: the call differs, or there is neither declaration nor definition.
-    """
+    """Compare a call with the declaration."""
     parameters = declared.functions.get(call.function)
     if parameters is None:
         _check_existence(call, declared, backend)

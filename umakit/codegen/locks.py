@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks of accelerators.
-
-A run locks its accelerators before its first driver call, or reports that another run holds a lock.
-All libraries of a program share the locks, since they share the accelerators.
-"""
+"""Locks of accelerators: a run locks its accelerators before its first driver call, or reports that
+another run holds a lock. All libraries of a program share the locks."""
 
 from __future__ import annotations
 
@@ -17,13 +14,7 @@ from umakit.text.rendering import render
 
 
 def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Return the names of the accelerators that a run locks, in alphabetical order.
-
-    A run locks each accelerator whose kernels call a driver that is not registered as reentrant.
-
-    Args:
-        backends: backends of the program's kernels by target name.
-    """
+    """Return the accelerators, sorted, whose kernels call a driver that is not reentrant."""
     calling = {
         kernel.target
         for kernel in program.kernels.values()

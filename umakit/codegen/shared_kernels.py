@@ -38,10 +38,6 @@ def kernel_name(program: Program, calls: Sequence[KernelCall]) -> str:
     """Return the name of a kernel: of its layer; of several layers, the operators and the result.
 
     For example `add_relu_16x8x8`, without the number of images if that is 1.
-
-    Args:
-        program: the straight-line program.
-        calls: all calls of the kernel.
     """
     first = calls[0]
     if len(calls) == 1 or not first.operators:
@@ -62,14 +58,8 @@ def print_kernels(
     constants of the calls shows the sums that cannot overflow.
 
     Args:
-        program: the straight-line program.
-        plan: memory plan of the program.
-        backends: backends of the program's kernels by target name.
         constants_are_known: whether constants are part of the code; constants of a weights blob may
             be exchanged.
-
-    Raises:
-        LoweringError: a kernel contains a construct that cannot be printed as C.
     """
     calls: dict[KernelUse, list[KernelCall]] = {}
     for call in program.calls:

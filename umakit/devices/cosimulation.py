@@ -20,11 +20,7 @@ from typing import Any
 import numpy.typing as npt
 
 from umakit import sim
-from umakit.devices.build import (
-    compile_c,
-    compiling_for,
-    library_sources,
-)
+from umakit.devices.build import compile_c, compiling_for, library_sources
 from umakit.devices.catalogue import HOST
 from umakit.devices.designs import Design, design_objects
 from umakit.devices.execution import cause_of, idle_limit, stop_error

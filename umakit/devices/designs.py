@@ -20,12 +20,7 @@ from umakit.errors import AcceleratorConfigError, BuildError, InputError, short_
 from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.machine.config_faults import line_of_value
-from umakit.machine.rtl_config import (
-    RtlSection,
-    design_folders,
-    design_sources,
-    included_files,
-)
+from umakit.machine.rtl_config import RtlSection, design_folders, design_sources, included_files
 from umakit.machine.rtl_ports import Wiring, wiring_of
 from umakit.text.rendering import render
 

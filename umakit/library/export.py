@@ -18,13 +18,9 @@ from umakit.codegen.constants import CONSTANT_ALIGNMENT, is_large, layout_weight
 from umakit.codegen.driver_names import device_file, exported_path, kit_simulator
 from umakit.codegen.interface_comments import constants_of_backends, dma_constants
 from umakit.codegen.locks import lock_header, lock_source, locks_view
-from umakit.codegen.model_source import (
-    GeneratedCode,
-    common_values,
-    generate_code,
-    interface_prefix,
-)
+from umakit.codegen.model_source import GeneratedCode, generate_code
 from umakit.codegen.several_cpus import generate_for_cpus, values_for_cpus
+from umakit.codegen.template_values import common_values, interface_prefix
 from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
