@@ -32,53 +32,7 @@ from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, registe
 from tvm.s_tir.schedule import ScheduleError
 
 if TYPE_CHECKING:
-    from umakit.tvm_types import (
-        BaseFunction,
-        Binding,
-        BlockBuilder,
-        Buffer,
-        Call,
-        DFPattern,
-        Expr,
-        ExprOp,
-        Function,
-        GenericConst,
-        GlobalVar,
-        IRModule,
-        Node,
-        Op,
-        Pass,
-        PatternCheckContext,
-        PrimExpr,
-        PrimFunc,
-        PyExprMutator,
-        RelaxTuple,
-        Schedule,
-        Sequential,
-        Span,
-        Stmt,
-        StringImm,
-        Target,
-        TensorLoad,
-        TensorType,
-        TupleGetItem,
-        TupleType,
-        Type,
-        Var,
-        VarBinding,
-        has_leaking_intermediate_variables,
-        is_const,
-        is_op,
-        is_tuple,
-        mutator,
-        relax,
-        relax_transform,
-        s_tir_transform,
-        te,
-        tirx,
-        tirx_transform,
-        wildcard,
-    )
+    from umakit.tvm_types import *
 else:
     from tvm import relax, te, tirx
     from tvm.ir import BaseFunc as BaseFunction
@@ -129,9 +83,8 @@ _one_at_a_time = threading.RLock()
 def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
     """Serialize a public function that calls TVM with all other such functions.
 
-    TVM's block builders share one stack per process (`BlockBuilder._stack`). Concurrent builds fail
-    or mix
-    their bindings.
+    TVM's block builders share one stack per process (`BlockBuilder._stack`): concurrent builds fail
+    or mix their bindings.
     """
 
     @functools.wraps(function)
@@ -149,63 +102,6 @@ FFI_WITHOUT_TENSORIZE = ("0.1.15.post1", "0.1.15.post2")
 
 TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
 """TVM has no exception of its own in 0.27: checks in C++ and in Python arrive as these."""
-
-__all__ = [
-    "TVM_ERRORS",
-    "BaseFunction",
-    "Binding",
-    "BlockBuilder",
-    "Buffer",
-    "Call",
-    "DFPattern",
-    "Expr",
-    "ExprOp",
-    "Function",
-    "GenericConst",
-    "GlobalVar",
-    "IRModule",
-    "Node",
-    "Op",
-    "Pass",
-    "PatternCheckContext",
-    "PrimExpr",
-    "PrimFunc",
-    "PyExprMutator",
-    "RelaxTuple",
-    "SBlockRealize",
-    "Schedule",
-    "ScheduleError",
-    "Sequential",
-    "Span",
-    "Stmt",
-    "StringImm",
-    "Target",
-    "TensorLoad",
-    "TensorType",
-    "TupleGetItem",
-    "TupleType",
-    "Type",
-    "Var",
-    "VarBinding",
-    "get_patterns_with_prefix",
-    "has_leaking_intermediate_variables",
-    "is_const",
-    "is_op",
-    "is_tuple",
-    "mutator",
-    "register_patterns",
-    "relax",
-    "relax_transform",
-    "s_tir",
-    "s_tir_transform",
-    "te",
-    "tirx",
-    "tirx_transform",
-    "topi",
-    "tvm",
-    "tvm_ffi",
-    "wildcard",
-]
 
 INJECTIVE_PATTERN = 2
 """`OpPatternKind.kInjective`: an operator that is computed where its result is read."""
@@ -327,8 +223,7 @@ def name_span(name: str, result: str = "") -> Span:
     """Return a source span that names the node of the user's model that a call came from.
 
     Spans carry a call's origin through the pipeline: first the node's name, after partitioning the
-    rows of
-    the offload report.
+    rows of the offload report.
 
     Args:
         result: name of a later node that yields the call's result, such as the QuantizeLinear
@@ -678,8 +573,7 @@ def _link(executable: Node) -> None:
     """Replace the LLVM module of a virtual machine's executable by a shared library.
 
     TVM would compile the module in memory, always with optimization, which takes three times as
-    long as
-    writing and linking an object file. Without a compiler, the module stays.
+    long as writing and linking an object file. Without a compiler, the module stays.
     """
     modules, compiler = list(executable.imports), shutil.which("cc")
     if compiler is None or [module.kind for module in modules] != ["llvm"]:

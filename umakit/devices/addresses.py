@@ -53,7 +53,7 @@ def parse_address(text: str) -> Address:
         raise InputError(f"{text!r} is no address", fix=f"write {' or '.join(FORMS.values())}")
     found = FORM.fullmatch(rest)
     port = None if found is None or found["port"] is None else int(found["port"])
-    is_wrong = found is None or (port is not None and not 0 < port < 65536)
+    is_wrong = port is not None and not 0 < port < 65536
     if found is None or is_wrong or (scheme == RPC and _has_more(found, port)):
         raise InputError(f"{text!r} is no address of a machine", fix=f"write {FORMS[scheme]}")
     folder = (found["folder"] or "").rstrip("/")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -97,16 +96,6 @@ X86 = Device(
 )
 
 
-def asked_device(address: Address, options: Sequence[str] = ()) -> Device:
-    """Return the device at an address; the machine is queried once per process.
-
-    Args:
-        address: address of the machine.
-        options: options of ssh.
-    """
-    return _asked(address, tuple(options))
-
-
 def completed(device: Device) -> Device:
     """Return a device described by a file; a missing compiler is chosen for its machine."""
     if device.remote is None or device.command:
@@ -126,7 +115,8 @@ def completed(device: Device) -> Device:
 
 
 @cache
-def _asked(address: Address, options: tuple[str, ...]) -> Device:
+def asked_device(address: Address, options: tuple[str, ...] = ()) -> Device:
+    """Return the device at an address; the machine is queried once per process."""
     if address.scheme == RPC:
         from umakit.devices.rpc_run import machine_of_server
 

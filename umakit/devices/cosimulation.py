@@ -273,34 +273,32 @@ def run_cosimulation(
 
 
 def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, str]:
-    found = {"UMAKIT_COSIM_REPORT": str(report)}
-    if choice.layers is not None:
-        found["UMAKIT_COSIM_LAYERS"] = ",".join(map(str, choice.layers))
-    if choice.tiles is not None:
-        found["UMAKIT_COSIM_TILES"] = str(choice.tiles)
-    if choice.corrupted is not None:
-        found["UMAKIT_COSIM_CORRUPT"] = str(choice.corrupted)
-    if choice.patience is not None:
-        found["UMAKIT_COSIM_CATCH_UP"] = str(choice.patience)
-    if choice.idle is not None:
-        found["UMAKIT_COSIM_IDLE"] = str(choice.idle)
-    if choice.watched is not None:
-        layer, address = choice.watched
-        found["UMAKIT_COSIM_WATCH_LAYER"] = str(layer)
-        found["UMAKIT_COSIM_WATCH"] = str(address)
-    if choice.pauses:
-        found["UMAKIT_COSIM_PAUSES"] = str(choice.pauses)
-        found["UMAKIT_COSIM_STATE"] = str(ALL_ONES)
-    for name, offsets in (("VOLATILE", choice.volatile), ("DOORBELLS", choice.doorbells)):
-        listed = sorted({offset for each in (offsets or {}).values() for offset in each})
-        if listed:
-            found[f"UMAKIT_COSIM_{name}"] = ",".join(f"0x{offset:x}" for offset in listed)
+    layer, address = choice.watched or (None, None)
+    values: dict[str, object] = {
+        "REPORT": report,
+        "LAYERS": None if choice.layers is None else ",".join(map(str, choice.layers)),
+        "TILES": choice.tiles,
+        "CORRUPT": choice.corrupted,
+        "CATCH_UP": choice.patience,
+        "IDLE": choice.idle,
+        "WATCH_LAYER": layer,
+        "WATCH": address,
+        "PAUSES": choice.pauses or None,
+        "STATE": ALL_ONES if choice.pauses else None,
+        "VOLATILE": _listed(choice.volatile),
+        "DOORBELLS": _listed(choice.doorbells),
+    }
     if wave is not None and choice.window is not None:
         window = choice.window
-        found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{window.first}:{window.last}"
-        found["UMAKIT_COSIM_WAVE_BACKEND"] = window.backend
-        found["UMAKIT_COSIM_WAVE_RESETS"] = str(window.resets)
-    return found
+        values["WAVE"] = f"{wave.absolute()}:{window.first}:{window.last}"
+        values["WAVE_BACKEND"] = window.backend
+        values["WAVE_RESETS"] = window.resets
+    return {f"UMAKIT_COSIM_{name}": str(each) for name, each in values.items() if each is not None}
+
+
+def _listed(offsets: Mapping[str, Sequence[int]] | None) -> str | None:
+    every = sorted({offset for each in (offsets or {}).values() for offset in each})
+    return ",".join(f"0x{offset:x}" for offset in every) or None
 
 
 def _records(

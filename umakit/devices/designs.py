@@ -8,15 +8,16 @@ no TVM.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.devices.device import Device
+from umakit.devices.libraries import Run
 from umakit.devices.objects import cached_object, version_of
 from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
-from umakit.errors import AcceleratorConfigError, BuildError, InputError, short_path
+from umakit.errors import AcceleratorConfigError, InputError, short_path
 from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.machine.config_faults import line_of_value
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from umakit.registration.backend import Backend
 
 HARNESS_FLAGS = ("-std=c++17", "-O3")
-
-Run = Callable[[Sequence[str], list[str]], None]
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ class Design:
             repr([self.section, self.latency, self.alignment, self.bytes_per_cycle]).encode()
         )
         digest.update(self.files.digest())
-        for path in sorted((HARNESS / "umakit").glob("*.h")):
-            digest.update(path.read_bytes())
+        digest.update(_headers_in(HARNESS))
         return digest.hexdigest()
 
 
@@ -166,11 +164,6 @@ def wiring(design: Design) -> Wiring:
         raise AcceleratorConfigError(
             error.what, where=error.where or _line(path, error.what), fix=error.fix
         ) from None
-    except BuildError as error:
-        if error.what.startswith("rtl."):
-            where = line_of_value(path, "rtl", error.what.split(":")[0].removeprefix("rtl."))
-            raise AcceleratorConfigError(error.what, where=where, fix=error.fix) from None
-        raise
     width = found.memory_bits // 8
     if found.memory and design.bytes_per_cycle and width != design.bytes_per_cycle:
         raise AcceleratorConfigError(
@@ -218,11 +211,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
         interrupt_level=int(section.interrupt_level == "high"),
         ties=dict(section.ties),
         widths=dict(found.widths),
-        registers={
-            "bus": section.registers.bus,
-            "ports": dict(found.registers),
-            "data_bits": 32,
-        },
+        registers={"bus": section.registers.bus, "ports": dict(found.registers), "data_bits": 32},
         memory=None
         if bus == "none"
         else {
@@ -262,8 +251,7 @@ def design_objects(
         found = wiring(design)  # quick check before slow compilation
         compiled = verilated(design.files, is_traced=is_traced)
         text = simulator_source(design, found, (tables or {}).get(design.backend, ""))
-        made = _harness_object(text, compiled, headers, run)
-        objects.append(made)
+        objects.append(_harness_object(text, compiled, headers, run))
         linking += compiled.linking
     return DesignObjects(tuple(objects), tuple(dict.fromkeys(linking)))
 
@@ -271,11 +259,8 @@ def design_objects(
 def _harness_object(text: str, compiled: Verilated, headers: Path, run: Run) -> Path:
     compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
     flags = [*HARNESS_FLAGS, *(["-DUMAKIT_RTL_TRACE"] if compiled.is_traced else [])]
-    digest = hashlib.sha256(repr([compiler, version_of(compiler[0]), flags, text]).encode())
-    digest.update(compiled.folder.name.encode())
-    for folder in (HARNESS / "umakit", headers / "umakit"):
-        for path in sorted(folder.glob("*.h")):
-            digest.update(path.read_bytes())
+    key = repr([compiler, version_of(compiler[0]), flags, text, compiled.folder.name]).encode()
+    key += _headers_in(HARNESS) + _headers_in(headers)
 
     def compile_to(output: Path) -> None:
         source = output.with_suffix(".cc")
@@ -283,4 +268,8 @@ def _harness_object(text: str, compiled: Verilated, headers: Path, run: Run) -> 
         includes = [f"-I{HARNESS}", f"-I{headers.absolute()}", *compiled.compiling]
         run(compiler, [*flags, *includes, "-c", str(source), "-o", str(output)])
 
-    return cached_object(f"rtl_{compiled.top}", digest.hexdigest()[:24], compile_to)
+    return cached_object(f"rtl_{compiled.top}", key, compile_to)
+
+
+def _headers_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((folder / "umakit").glob("*.h")))

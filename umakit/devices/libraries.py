@@ -7,7 +7,6 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from umakit.devices.device import Device
@@ -97,8 +96,7 @@ def machine_of(device: Device, run: Run) -> Machine | None:
         run(compiler, ["-c", str(source), "-o", str(output)])
 
     key = repr([compiler, version_of(compiler[0])]).encode()
-    path = cached_object("nothing", hashlib.sha256(key).hexdigest()[:24], compile_to)
-    return read_file(path).machine
+    return read_file(cached_object("nothing", key, compile_to)).machine
 
 
 @dataclass(frozen=True)
@@ -174,13 +172,13 @@ def library_objects(
             depends = [word for word in arguments if not word.startswith("-I")]
             name = source.relative_to(library.folder).as_posix()
             key = repr([compiler, version_of(compiler[0]), depends, name, content]).encode()
-            digest = hashlib.sha256(key).hexdigest()[:24]
             line = [*arguments, "-c", str(source.absolute())]
-            objects.append(
-                cached_object(source.stem, digest, partial(_compile, run, compiler, line))
-            )
+            objects.append(compiled_object(source.stem, key, run, compiler, line))
     return objects
 
 
-def _compile(run: Run, compiler: Sequence[str], arguments: Sequence[str], output: Path) -> None:
-    run(compiler, [*arguments, "-o", str(output)])
+def compiled_object(
+    stem: str, key: bytes, run: Run, compiler: Sequence[str], arguments: Sequence[str]
+) -> Path:
+    """Return an object of the cache, compiled if missing; arguments as for `cached_object`."""
+    return cached_object(stem, key, lambda to: run(compiler, [*arguments, "-o", str(to)]))

@@ -75,7 +75,8 @@ def with_shared_objects(
             text = _digest_of_driver(source) if _is_driver(source) else None
         if text is None:
             return source
-        return _object(source, hashlib.sha256(start + text).hexdigest()[:24], wanted, run)
+        arguments = [*wanted, "-c", str(source.absolute()), "-o"]
+        return cached_object(source.stem, start + text, lambda to: run([*arguments, str(to)]))
 
     return [replaced(source) for source in sources]
 
@@ -172,22 +173,15 @@ def _digest_of_driver(source: Path) -> bytes | None:
     return b"".join(parts)
 
 
-def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> Path:
-    def compile_to(output: Path) -> None:
-        run([*wanted, "-c", str(source.absolute()), "-o", str(output)])
-
-    return cached_object(source.stem, digest, compile_to)
-
-
-def cached_object(stem: str, digest: str, compile_to: Callable[[Path], None]) -> Path:
+def cached_object(stem: str, key: bytes, compile_to: Callable[[Path], None]) -> Path:
     """Return an object of the cache; compile a missing object.
 
     Args:
-        digest: digest of all dependences of the object.
+        key: all dependences of the object, or their digest.
         compile_to: compiles the source to a path; raises `BuildError`.
     """
     folder = cache_folder("objects")
-    cached = folder / f"{stem}-{digest}.o"
+    cached = folder / f"{stem}-{hashlib.sha256(key).hexdigest()[:24]}.o"
     if cached.exists():
         with contextlib.suppress(OSError):
             os.utime(cached)  # mark as used, so that the object is kept

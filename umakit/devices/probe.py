@@ -149,7 +149,7 @@ class Probe:
         self.sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
         self._program = program
         headers = library_folder(library) / SOURCE_FOLDER
-        self._devices = _devices_with_failures(description, headers)
+        self._devices = [each["name"] for each in description["backends"] if each["simulated"]]
         self._runs_designs = bool(designs)
         prefix = description["interface"]
         flags = [*flags, f"-I{headers}"]
@@ -318,17 +318,6 @@ class Probe:
                 for number, memory in enumerate(self._memories)
             ],
         )
-
-
-def _devices_with_failures(description: Mapping[str, Any], headers: Path) -> list[str]:
-    """Return the simulated devices whose simulators can report a failure.
-
-    None of a library of earlier versions of umakit can.
-    """
-    header = headers / "umakit" / "simulator.h"
-    if not header.exists() or "umakit_simulator_failure" not in header.read_text("utf-8"):
-        return []
-    return [each["name"] for each in description["backends"] if each["simulated"]]
 
 
 def _bytes_of(path: Path) -> Bytes:

@@ -12,9 +12,6 @@ from umakit.library.identities import identities_of
 from umakit.machine.energy import MemoryCounts
 from umakit.text.identities import LayerIdentity
 
-STREAMS = ("load", "array", "store")
-"""Engines of numbered commands, in libraries of umakit up to 0.1."""
-
 
 @dataclass(frozen=True, slots=True)
 class CommandTimes:
@@ -307,7 +304,7 @@ def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...],
     layer = 0
     for line in lines:
         word, _, rest = line.partition(" ")
-        if word in ("events", "commands"):
+        if word == "events":
             layer, count = map(int, rest.split())
             counts[layer] = counts.get(layer, 0) + count
         elif word == "event":
@@ -315,9 +312,6 @@ def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...],
             engine, _, label = texts.partition("\t")
             times = CommandTimes(engine, int(first), int(busy_end), int(last), label)
             kept.setdefault(layer, []).append(times)
-        elif word == "command":
-            stream, start, end, completion = map(int, rest.split())
-            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], start, end, completion))
     return {
         layer: (tuple(sorted(commands, key=lambda each: each.start)), counts[layer] - len(commands))
         for layer, commands in kept.items()

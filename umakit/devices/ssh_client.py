@@ -41,10 +41,6 @@ ENDING_SECONDS = 5.0
 PIECE = 65536
 
 
-class StalledError(Exception):
-    """The remote side received or sent nothing for too long."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """The answer of the remote side.
@@ -116,27 +112,18 @@ class SshClient:
             # A file, not a pipe: a master process of ssh would keep a pipe open.
             process = _started(command, messages)
             with _ended(process):
-                try:
-                    is_late = _exchange(process, text + data, received, limit, begin)
-                except StalledError:
-                    is_late = False
-                    stalled = True
-                else:
-                    stalled = False
+                is_late = _exchange(process, text + data, received, limit, begin)
             messages.seek(0)
             said = messages.read().decode("utf-8", "replace")
-        answer = _answer(bytes(received), mark, is_late)
-        if stalled:
+        answer = _answer(bytes(received), mark, bool(is_late))
+        if is_late is None:
             raise DeviceError(
                 f"the connection was lost: nothing passed for {STALLED_SECONDS:g} s",
                 where=str(self.address),
             )
         if not is_late and "ended" not in answer.said and "refused" not in answer.said:
-            raise self._error(process.returncode, said, bool(answer.said))
+            raise ssh_error(str(self.address), process.returncode, said, bool(answer.said))
         return answer
-
-    def _error(self, code: int, messages: str, has_begun: bool) -> UmakitError:
-        return ssh_error(str(self.address), code, messages, has_begun)
 
 
 def _started(command: Sequence[str], messages: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -187,11 +174,12 @@ def _exchange(
     received: bytearray,
     limit: float,
     begin: bytes,
-) -> bool:
+) -> bool | None:
     """Send and receive bytes until the client ends.
 
     Returns:
-        Whether nothing was received for `limit` seconds, once `begin` was received.
+        Whether nothing was received for `limit` seconds, once `begin` was received; None if nothing
+        passed for `STALLED_SECONDS` before.
     """
     assert process.stdin is not None and process.stdout is not None
     given, taken = process.stdin.fileno(), process.stdout.fileno()
@@ -205,9 +193,7 @@ def _exchange(
             left = STALLED_SECONDS if until is None else until - time.monotonic()
             ready = selector.select(max(0.0, left))
             if not ready:
-                if until is None:
-                    raise StalledError
-                return True
+                return None if until is None else True
             for key, _ in ready:
                 if key.fd == given:
                     waiting = _sent(given, waiting)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from umakit import sim
-from umakit.errors import BuildError, MissingProgramError
+from umakit.errors import AcceleratorConfigError, BuildError, MissingProgramError
 from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import cache_folder
 from umakit.machine.rtl_ports import Direction, Port
@@ -104,14 +104,8 @@ class Verilated:
     @property
     def compiling(self) -> list[str]:
         """Compiler arguments for C++ code that uses the class."""
-        return [
-            "-isystem",
-            str(self.folder.absolute()),
-            "-isystem",
-            str(self.include),
-            "-isystem",
-            str(self.include / "vltstd"),
-        ]
+        folders = (self.folder.absolute(), self.include, self.include / "vltstd")
+        return [word for folder in folders for word in ("-isystem", str(folder))]
 
     @property
     def linking(self) -> list[str]:
@@ -242,13 +236,13 @@ def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:
             re.MULTILINE,
         )
         near = closest(files.top, modules)
-        raise BuildError(
+        raise AcceleratorConfigError(
             f"rtl.top: no source of [rtl] has a module {files.top}",
             fix=f"write {near}" if near else f"the modules are {', '.join(modules) or 'none'}",
         )
     unknown = NO_PARAMETER.search(said)
     if unknown:
-        raise BuildError(
+        raise AcceleratorConfigError(
             f"rtl.parameters: {files.top} has no parameter {unknown[1]}",
             fix="correct its name, or leave it out",
         )

@@ -97,15 +97,11 @@ class WrittenWave:
     @property
     def sentence(self) -> str:
         """A sentence about the file, for the user."""
-        of = (
-            f"{self.wave.backend} in layer {self.wave.name}"
-            if self.wave.name
-            else (self.wave.backend)
-        )
+        layer = f" in layer {self.wave.name}" if self.wave.name else ""
         cycles = ""
         if self.first is not None and self.last is not None:
             cycles = f", cycles {self.first:,} to {self.last:,}"
-        text = f"Wrote {self.path}: waveform of {of}{cycles}, {self.size:,} B"
+        text = f"Wrote {self.path}: waveform of {self.wave.backend}{layer}{cycles}, {self.size:,} B"
         return f"{text}; no more cycles are written" if self.is_cut else text
 
     def as_json(self) -> dict[str, Any]:
