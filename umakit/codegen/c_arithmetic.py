@@ -39,11 +39,7 @@ def is_promotion(node: tvm_api.PrimExpr) -> bool:
 
 
 class CArithmetic:
-    """Questions about the operations of one kernel.
-
-    Args:
-        ranges: ranges of the kernel's integers; None if only dtypes are known.
-    """
+    """Questions about the operations of one kernel; without ranges, only dtypes are known."""
 
     def __init__(self, ranges: IntegerRanges | None = None) -> None:
         self.ranges = IntegerRanges() if ranges is None else ranges

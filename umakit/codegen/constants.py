@@ -139,11 +139,7 @@ IDENTITY_SIZE = 16
 
 @dataclass(frozen=True)
 class WeightsLayout:
-    """The place of each constant in the data of a blob.
-
-    Attributes:
-        offsets: bytes from the start of the data, by tensor name.
-    """
+    """The place of each constant in the data of a blob: bytes from the start, by tensor name."""
 
     offsets: dict[str, int]
     size: int

@@ -22,12 +22,8 @@ INDENT = "    "
 
 @dataclass(frozen=True)
 class _CheckedCall:
-    """A printed driver call with the check of its status.
-
-    Attributes:
-        print_return: prints the call as the last statement of the kernel.
-        start: number of the first line.
-    """
+    """A printed driver call with the check of its status, and a way to print the call as a
+    return."""
 
     print_return: Callable[[], None]
     start: int
@@ -35,14 +31,7 @@ class _CheckedCall:
 
 
 class DriverCallPrinter:
-    """Prints lines of a kernel, and its driver calls.
-
-    Args:
-        headers: the driver's headers, for names of the arguments.
-
-    Attributes:
-        wraps: whether arithmetic in the lines could overflow.
-    """
+    """Prints lines of a kernel, and its driver calls with the names of the driver's headers."""
 
     def __init__(
         self, kernel: Kernel, expressions: ExpressionPrinter, headers: DriverHeaders

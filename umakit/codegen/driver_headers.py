@@ -42,11 +42,7 @@ UNARY: Mapping[str, Callable[[int], int]] = {
 
 @dataclass(frozen=True)
 class Enumeration:
-    """An enumerated type.
-
-    Attributes:
-        enumerators: name by value; the first of several names of a value.
-    """
+    """An enumerated type, with the first of several names of a value."""
 
     type: str
     enumerators: Mapping[int, str]

@@ -58,7 +58,6 @@ class Given:
 
     Attributes:
         kind: `pointer`, `offset` (of a scratchpad), `number`, or empty if unknown.
-        dtype: dtype of the elements or of the number.
         text: C text of an argument of a text call; empty for others.
     """
 
@@ -82,7 +81,6 @@ class Call:
     Attributes:
         caller: calling kernel or pattern, for messages.
         place: file and line of the Python code of the call; may be empty.
-        takes_result: whether the result is used as a status.
     """
 
     function: str
@@ -99,7 +97,6 @@ class Declared:
     Attributes:
         functions: parameters by name of the function, for functions declared once.
         texts: C texts by file; headers that generated C includes come first.
-        words: identifiers in all texts.
         is_whole: whether no other file can declare or define a function of the backend.
         defined: functions that a library defines.
     """

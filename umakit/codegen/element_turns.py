@@ -13,12 +13,7 @@ tirx = tvm_api.tirx
 
 
 class Definitions:
-    """Loops and values of a kernel's variables; a copied loop body has several per variable.
-
-    Attributes:
-        loops: the loops of each loop variable.
-        values: the bound values of each other variable.
-    """
+    """Loops and values of a kernel's variables; a copied loop body has several per variable."""
 
     def __init__(self) -> None:
         self.loops: dict[Any, list[Any]] = {}

@@ -114,11 +114,7 @@ LIMITS = {"at_least": ">=", "at_most": "<="}
 
 
 def helper_definition(name: str) -> str:
-    """Return the C definition of an inline helper such as `maximum_float32`.
-
-    Args:
-        name: operation and argument type, in the form of `umakit.text.names.HELPER`.
-    """
+    """Return the C definition of an inline helper such as `maximum_float32`, a name of `HELPER`."""
     vector = VECTOR_HELPER.fullmatch(name)
     if vector is not None:
         return _vector_helper(vector)

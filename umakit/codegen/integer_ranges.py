@@ -35,12 +35,7 @@ MOST_ROUNDS = 3
 
 
 class IntegerRanges(Ranges):
-    """Computes ranges of the expressions of one lowered kernel.
-
-    Args:
-        constants: elements of constant buffers.
-        statements: statements of the kernel; None for expressions alone.
-    """
+    """Computes ranges of the expressions of one lowered kernel, or of expressions alone."""
 
     def __init__(
         self,

@@ -38,8 +38,6 @@ class KernelSource:
         parameters: C declarations of the parameters.
         body: C text between the braces, indented.
         returns_status: whether the function returns `int32_t` instead of `void`.
-        helpers: names of the used inline helpers.
-        headers: required C headers.
         wraps: whether arithmetic could overflow, as far as ranges show.
         parts: ranges of loops; a call computes one of them. None if a call computes everything.
     """
@@ -72,7 +70,6 @@ def print_kernel(
     Args:
         replace_call_extern: the backend's hook for external calls.
         overwritten: index of the input that the output overwrites: both become one parameter.
-        headers: the driver's headers, for names of the arguments of driver calls.
         constants: elements of inputs that are constants in all calls, by the input's index, to
             prove that arithmetic cannot overflow.
         inputs: names of inputs by index; other inputs are called `input` and a number.

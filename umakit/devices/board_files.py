@@ -43,38 +43,7 @@ Word = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"
 
 
 class Board(BaseModel):
-    """The content of a device's TOML file.
-
-    Attributes:
-        base: name of one of umakit's devices, the source of all omitted values.
-        name: name in messages and of the folder of programs; default: the name of the file.
-        description: description in one line.
-        compiler: the C compiler.
-        flags: compiler flags for the processor, needed in every call.
-        size: the program that prints section sizes, such as binutils' `size`.
-        packages: Debian packages of the programs, for messages.
-        linking: flags for linking a program.
-        sources: C and assembly files of every program, such as start-up code.
-        linker_script: the linker script; needed without an operating system.
-        replaced: C files with `math.h` functions that replace the C library's.
-        load: command to run before `run`, for example to write a flash memory.
-        run: command that runs a program and ends with the program; empty if this machine runs
-            programs.
-        output: transport of inputs, outputs and the report: `files` (the program opens files in the
-            working folder), `semihosting` (a debugger or an emulator opens the files) or `serial`
-            (frames on a serial line).
-        port: path of the serial port, or `pty` for a pseudo terminal of each run.
-        baud: bits a second of the serial line.
-        remote: address of a machine that runs the programs, `ssh://` or `rpc://`; replaces `load`
-            and `run`, also the base's.
-        ssh_options: options of ssh.
-        timeout_seconds: default time limit of a run in seconds.
-        has_time: whether times measured by the program are meaningful; default: whether there is an
-            address.
-        counts_instructions: whether the program counts the instructions of a run.
-        processors: architectures of the CPUs (`uma compile --cpu`) whose code the device runs.
-        features: features of the processor that these CPUs may need; default: all.
-    """
+    """The content of a device's TOML file; docs/boards.md explains the keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -97,12 +97,8 @@ def compile_c(
 
     Args:
         sources: `.c` files, and C++ files, objects and libraries of drivers.
-        output: the program or shared library to write.
         flags: flags in addition to the C standard and optimization.
-        device: target device.
         simulators: backends' own simulators, possibly in C++.
-        libraries: libraries of C functions called by the library.
-        designs: objects of designs that replace simulators.
     """
     compiler = device.compiler()
     name, folder = shlex.join(compiler), sources[0].parent
@@ -168,9 +164,6 @@ class Answering:
     """The parts of a library's program.
 
     Attributes:
-        sources: C and C++ files, objects and libraries.
-        simulators: backends' own simulators.
-        designs: objects of designs.
         flags: compiler flags for sources of designs.
         answering: names of backends whose designs replace simulators.
     """
@@ -297,12 +290,9 @@ class RunnerOptions:
     """Options of the program that runs a library: its measurements, and its processor.
 
     Attributes:
-        profile: whether layers are measured one by one.
         most_commands: maximum number of recorded commands per layer, with `profile`.
         each_inference: whether each inference is reported separately, with `profile`.
-        designs: designs that replace the simulators of their backends.
         is_traced: whether designs can write waveforms; layers are then measured one by one.
-        cpu: as in `umakit.devices.cpus.description_for`.
     """
 
     profile: bool = False

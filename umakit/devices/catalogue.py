@@ -141,11 +141,7 @@ def asked_device(address: Address, options: tuple[str, ...] = ()) -> Device:
 
 
 def _compiled_for(machine: str, where: str) -> Device:
-    """Return a device with the compiler for a machine.
-
-    Args:
-        machine: output of `uname -m` on the machine.
-    """
+    """Return a device with the compiler for a machine with this output of `uname -m`."""
     machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
     architecture = MACHINES.get(machine, machine)
     if processor_of(machine) == processor_of(platform.machine()) != "Arm":

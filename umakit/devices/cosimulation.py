@@ -78,7 +78,6 @@ class Choice:
         pauses: seed of pauses of the memory bus, with other values before resets; 0 for none.
         patience: RTL cycles after the model's end of a command until the command is given up; None
             to derive them from the model's cycles.
-        window: cycles of a waveform; None for no waveform.
         watched: number of a layer, and a bus address in a buffer of the layer. A difference in this
             layer then names the first wrong write to the buffer. None watches no buffer.
     """
@@ -101,8 +100,6 @@ class CosimulationRun:
 
     Attributes:
         layers: records of layers in their order, see `sim/cosim/umakit_cosim.h`.
-        difference: the first difference; None if there is none.
-        seconds: duration of the run.
     """
 
     layers: tuple[Mapping[str, Any], ...]

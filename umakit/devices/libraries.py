@@ -36,11 +36,8 @@ def driver_libraries(library: Path) -> list[Path]:
 
 
 def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
-    """Refuse objects and libraries that do not fit a device.
-
-    Returns:
-        Name of the first file that needs C++; empty if none does.
-    """
+    """Refuse objects and libraries that do not fit a device; return the first file that needs C++,
+    or an empty name."""
     read = [read_file(path) for path in files]
     for path, compiled in zip(files, read, strict=True):
         if is_shared(path.name) and not device.is_host:

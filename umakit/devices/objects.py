@@ -174,12 +174,7 @@ def _digest_of_driver(source: Path) -> bytes | None:
 
 
 def cached_object(stem: str, key: bytes, compile_to: Callable[[Path], None]) -> Path:
-    """Return an object of the cache; compile a missing object.
-
-    Args:
-        key: all dependences of the object, or their digest.
-        compile_to: compiles the source to a path; raises `BuildError`.
-    """
+    """Return an object of the cache, compiled if missing; `key` holds all its dependences."""
     folder = cache_folder("objects")
     cached = folder / f"{stem}-{hashlib.sha256(key).hexdigest()[:24]}.o"
     if cached.exists():

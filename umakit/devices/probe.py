@@ -61,7 +61,6 @@ class LayerTrace:
 
     Attributes:
         outputs: raw bytes of the layer's outputs by C name.
-        damaged: descriptions of other modified memory.
     """
 
     outputs: dict[str, Bytes]
@@ -168,7 +167,6 @@ class Probe:
         """Run one inference.
 
         Args:
-            inputs: arrays by name, with the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after the layer.
         """
         with temporary_folder("umakit-diff-") as folder:

@@ -278,11 +278,7 @@ def _is_counted(
 
 
 def _means(sums: Mapping[str, int], mean: _Mean, runs: int) -> dict[str, int]:
-    """Return the mean of each figure of a layer.
-
-    Args:
-        mean: running mean of all clock cycles.
-    """
+    """Return the mean of each figure of a layer; `mean` is the running mean of all clock cycles."""
     found = {name: round(value / runs) for name, value in sums.items()}
     chain = [name for name in CHAIN if name in sums]
     values = [sums[name] for name in chain]

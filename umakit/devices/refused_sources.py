@@ -80,11 +80,8 @@ class TeamFile:
 
 
 def first_error(messages: str) -> tuple[TeamFile, str] | None:
-    """Return the first file of a team that a compiler refused, and the compiler's text.
-
-    Returns:
-        None if no error is in a file of a team, or in other files included by a team's file.
-    """
+    """Return the first file of a team that a compiler refused, and the compiler's text; None for
+    errors in other files that no team's file includes."""
     includers: list[TeamFile] = []
     lines = messages.splitlines()
     for number, line in enumerate(lines):
@@ -144,7 +141,6 @@ class Undefined:
 
     Attributes:
         place: header and line of the declaration; without one, file and line of the call.
-        is_declared: whether there is a declaration.
         calls: file and line of the first call; empty if none is found.
         near: a defined function with a similar name, with file and line.
     """

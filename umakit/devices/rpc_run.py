@@ -59,10 +59,7 @@ class _Worker:
         return self._process.poll() is None
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """Return the answer to a request; None after the time limit.
-
-        The process is ended if the answer does not come.
-        """
+        """Return the answer to a request; end the process and return None after the time limit."""
         assert self._process.stdin is not None and self._process.stdout is not None
         until = time.monotonic() + seconds + (START_SECONDS if self.is_new else 0.0)
         self.is_new = False

@@ -332,11 +332,7 @@ class Frame:
 
 
 class FrameReader:
-    """Finds frames in the bytes of a line; bytes outside intact frames are skipped.
-
-    Attributes:
-        skipped: number of skipped bytes.
-    """
+    """Finds frames in the bytes of a line; bytes outside intact frames are skipped."""
 
     def __init__(self) -> None:
         self._data = bytearray()

@@ -37,7 +37,6 @@ class Placed:
 
     Attributes:
         pointers: addresses of the arguments of `_run_unpacked`.
-        kept: all memory behind the arguments.
     """
 
     pointers: tuple[int, ...]

@@ -49,10 +49,7 @@ class DesignFiles:
 
     Attributes:
         top: the top module, which has the ports.
-        sources: source files in reading order.
-        folders: folders of included files.
         included: files that sources may include.
-        parameters: values of the top's parameters.
         defines: macros of the preprocessor, as `NAME` or `NAME=value`.
     """
 
@@ -92,8 +89,6 @@ class Verilated:
     Attributes:
         top: name of the module; the C++ class has the prefix V.
         folder: folder of the headers and of `libverilated_design.a`.
-        include: folder of Verilator's own headers.
-        is_traced: whether the design can write waveforms.
     """
 
     top: str

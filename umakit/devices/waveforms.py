@@ -43,11 +43,9 @@ class Wave:
     """The scope of a waveform.
 
     Attributes:
-        backend: the accelerator with the design.
         layer: number of the layer, in its first run; None for all cycles since the reset.
         name: name of the layer; empty for all layers.
         is_alone: whether the run ends with the waveform and has no other result.
-        most_cycles: maximum number of cycles.
     """
 
     backend: str
@@ -75,10 +73,7 @@ class WrittenWave:
     """A waveform that was written.
 
     Attributes:
-        path: file of the waveform.
-        wave: scope of the waveform.
         first, last: first and last cycle of the design's clock; None if the file does not say.
-        size: size of the file in bytes.
     """
 
     path: Path
@@ -125,9 +120,7 @@ class WaveFile:
         path: the file, which replaces an earlier waveform.
         layer: name of the traced layer, in its first run; None for the whole run.
         force: whether a file of another program is replaced too.
-        inputs: files and folders that the command reads.
         written: the written waveform; None if none was written yet.
-        why: reason for a missing waveform.
     """
 
     path: Path
