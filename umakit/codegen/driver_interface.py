@@ -260,7 +260,8 @@ def check_call(call: Call, declared: Declared, backend: Backend) -> None:
         _check_existence(call, declared, backend)
         return
     count, given = len(parameters), len(call.arguments)
-    if count != given and not (given < count and _may_be_more(call.arguments)):
+    may_be_more = any(MAY_BE_MACRO.match(each.text) for each in call.arguments)
+    if count != given and not (given < count and may_be_more):
         raise BackendError(
             f"{call.caller} calls {call.function} with {_counted(given)}, and "
             f"{_declaration(call, declared)} with {count}{_names(parameters)}",
@@ -268,12 +269,13 @@ def check_call(call: Call, declared: Declared, backend: Backend) -> None:
             fix="give it what the declaration says, or correct the declaration and the definition",
         )
     if call.takes_result and call.function in declared.returns_nothing:
+        is_text = any(argument.text for argument in call.arguments)
         raise BackendError(
             f"{call.caller} takes the status of {call.function}, and "
             f"{_declaration(call, declared)} as void",
             where=_place(call, backend),
             fix="let it return int32_t, 0 for success"
-            + (", or write (void) in front of the call" if call.place and _is_text(call) else ""),
+            + (", or write (void) in front of the call" if call.place and is_text else ""),
         )
     if count == given:
         pairs = zip(parameters, call.arguments, strict=True)
@@ -323,15 +325,6 @@ def _declaration(call: Call, declared: Declared) -> str:
 
 def _place(call: Call, backend: Backend) -> str:
     return call.place or place_of(call.function, backend.folder) or short_path(backend.folder)
-
-
-def _is_text(call: Call) -> bool:
-    return any(argument.text for argument in call.arguments)
-
-
-def _may_be_more(arguments: Sequence[Given]) -> bool:
-    """Whether an argument may be a macro for several arguments."""
-    return any(MAY_BE_MACRO.match(each.text) for each in arguments)
 
 
 def _counted(count: int) -> str:

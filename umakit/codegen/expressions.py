@@ -99,12 +99,9 @@ class ExpressionPrinter:
 
     def declare(self, variable: tvm_api.Var, wanted: str | None = None) -> str:
         """Assign a variable or buffer a new C name, derived from `wanted` or its own name."""
-        name = self.fresh_name(wanted or str(variable.name))
+        name = unique(c_identifier(wanted or str(variable.name)), self._taken)
         self._names[variable] = name
         return name
-
-    def fresh_name(self, wanted: str) -> str:
-        return unique(c_identifier(wanted), self._taken)
 
     def own_name(self, name: str) -> str:
         """Return a name that no variable of the kernel gets; derived from `name` if a called

@@ -141,8 +141,7 @@ class KernelStatements:
     def _learn_Evaluate(self, node: tvm_api.Stmt, loops: Loops, conditions: Conditions) -> None:
         self._learn_lets(node.value)
 
-    def _learn_Return(self, node: tvm_api.Stmt, loops: Loops, conditions: Conditions) -> None:
-        self._learn_lets(node.value)
+    _learn_Return = _learn_Evaluate
 
     def _learn_AllocBuffer(self, node: tvm_api.Stmt, loops: Loops, conditions: Conditions) -> None:
         self.buffers[node.buffer] = OwnBuffer(len(loops))

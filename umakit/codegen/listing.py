@@ -165,12 +165,13 @@ def table_of_layers(program: Program, functions: Sequence[str], prefix: str) -> 
     rows = [HEAD]
     labels = shortened_apart([c_comment(call.label) for call in program.calls], LONGEST_CELL)
     for number, (call, function) in enumerate(zip(program.calls, functions, strict=True)):
+        operators = ", ".join(name.rpartition(".")[2] for name in call.operators)
         rows.append(
             (
                 str(number),
                 labels[number],
                 call.target,
-                _cell(", ".join(name.rpartition(".")[2] for name in call.operators) or "copy"),
+                shortened(c_comment(operators or "copy"), LONGEST_CELL),
                 _shapes(program, call),
                 function.removeprefix(f"{prefix}_") or "memcpy",
                 f"{call.macs:,}",
@@ -178,12 +179,13 @@ def table_of_layers(program: Program, functions: Sequence[str], prefix: str) -> 
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    return ["  ".join(map(_padded, row, widths, RIGHT)).rstrip() for row in rows]
+    forms = [f"{side}{width}" for side, width in zip(SIDES, widths, strict=True)]
+    return ["  ".join(map(format, row, forms)).rstrip() for row in rows]
 
 
 HEAD = ("no.", "layer", "target", "operators", "shapes", "function", "MACs", "constants")
-RIGHT = (True, False, False, False, False, False, True, True)
-"""Columns whose cells stand on the right."""
+SIDES = "><<<<<>>"
+"""The sides of the columns on which their cells stand."""
 
 
 def terms(
@@ -210,14 +212,6 @@ def terms(
     if offsets:
         sentences.append(f"Offsets of tensors are in bytes: {'; '.join(offsets)}.")
     return [line for text in sentences for line in textwrap.wrap(text, WIDTH - len(" * "))]
-
-
-def _padded(text: str, width: int, right: bool) -> str:
-    return text.rjust(width) if right else text.ljust(width)
-
-
-def _cell(name: str) -> str:
-    return shortened(c_comment(name), LONGEST_CELL)
 
 
 def _shapes(program: Program, call: KernelCall) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from umakit.lower import Kernel
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
 from umakit.text.names import header_of
@@ -19,14 +18,9 @@ def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[
         kernel.target
         for kernel in program.kernels.values()
         if kernel.target in backends and not backends[kernel.target].is_reentrant
-        if _calls_driver(kernel)
+        if any(header_of(function) is None for function in kernel.called_functions())
     }
     return tuple(sorted(calling))
-
-
-def _calls_driver(kernel: Kernel) -> bool:
-    """Whether a kernel calls a C function that is not in the C standard library."""
-    return any(header_of(function) is None for function in kernel.called_functions())
 
 
 def lock_source(backend: str) -> str:

@@ -87,39 +87,24 @@ def generate_code(
     prefix = str(values["prefix"])
     if choice is not None:
         values |= {"stem": f"{prefix}_{choice.suffix}", "guard": chosen_macro(prefix, choice)}
-    model = _model_file(program, plan, backends, layout, values)
+    text, functions, code = _model_file(program, plan, backends, layout, values)
     sources = {
         f"include/{prefix}.h": render(
             "library/model.h.j2", **values, failure_comment=failure_comment(values, backends)
         ),
-        f"src/{values['stem']}.c": model.text,
+        f"src/{values['stem']}.c": text,
         f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
         **lock_files(locked),
     }
     if layout is None:
         sources |= _constant_files(program, values, backends)
-        return GeneratedCode(sources, model.functions, None, locked)
-    identity = code_identity(layout, model.code)
+        return GeneratedCode(sources, functions, None, locked)
+    identity = code_identity(layout, code)
     sources[f"src/{prefix}_weights.c"] = render(
         "library/weights.c.j2",
         **{**values, "blob": {**values["blob"], "identity": list(identity)}},
     )
-    return GeneratedCode(sources, model.functions, weights_blob(program, layout, identity), locked)
-
-
-@dataclass(frozen=True)
-class _ModelFile:
-    """The C file with all kernels and the steps of a program.
-
-    Attributes:
-        text: the file.
-        functions: as in `GeneratedCode`.
-        code: the parts of the text that decide how constants are read.
-    """
-
-    text: str
-    functions: tuple[str, ...]
-    code: list[str]
+    return GeneratedCode(sources, functions, weights_blob(program, layout, identity), locked)
 
 
 def _model_file(
@@ -128,8 +113,13 @@ def _model_file(
     backends: Mapping[str, Backend],
     layout: WeightsLayout | None,
     values: Mapping[str, Any],
-) -> _ModelFile:
-    """Print the kernels and steps of a program; `values` are those of `common_values`."""
+) -> tuple[str, tuple[str, ...], list[str]]:
+    """Print the kernels and steps of a program; `values` are those of `common_values`.
+
+    Returns:
+        The C file, the functions of `GeneratedCode`, and the parts of the file that decide how
+        constants are read.
+    """
     prefix = str(values["prefix"])
     definitions, symbols = _print_kernels(program, plan, backends, layout is None)
     comments = _kernel_comments(program, plan, backends, symbols)
@@ -164,7 +154,7 @@ def _model_file(
         has_parts=any(symbol.source.parts for symbol in symbols.values()),
         has_device_status=any(is_simulated(backend) for backend in backends.values()),
     )
-    return _ModelFile(text, functions, [*definitions, *(step["call"] for step in steps)])
+    return text, functions, [*definitions, *(step["call"] for step in steps)]
 
 
 def _memories(places: Iterable[str], plan: MemoryPlan) -> tuple[list[str], list[str]]:

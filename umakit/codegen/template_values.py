@@ -141,15 +141,14 @@ def _cpu_view(program: Program) -> dict[str, str] | None:
 def _index_checks(program: Program) -> list[dict[str, Any]]:
     """Return numbers and status names of the layers that check indices."""
     return [
-        {"layer": number, "text": _index_text(number, call)}
+        {"layer": number, "text": f"layer {number}, {_title(call)}: an index is out of range"}
         for number, call in enumerate(program.calls)
         if call.kernel and program.kernels[call.kernel].checks_indices
     ]
 
 
-def _index_text(number: int, call: KernelCall) -> str:
-    operators = f" ({' + '.join(call.operators)})" if call.operators else ""
-    return f"layer {number}, {call.label}{operators}: an index is out of range"
+def _title(call: KernelCall) -> str:
+    return f"{call.label} ({' + '.join(call.operators)})" if call.operators else call.label
 
 
 def _pool_view(prefix: str, plan: PoolPlan) -> dict[str, Any]:

@@ -145,7 +145,9 @@ class Board(BaseModel):
 
         def command(words: tuple[str, ...]) -> tuple[str, ...]:
             found = filled(words, places)
-            return (_program(found[0], here), *found[1:]) if found else ()
+            if found and os.sep in found[0]:  # names without slash stay for $PATH
+                found[0] = os.path.normpath(here / found[0])
+            return tuple(found)
 
         return Device(
             name=self.name,
@@ -172,11 +174,6 @@ class Board(BaseModel):
             remote=parse_address(self.remote) if self.remote else None,
             ssh_options=tuple(filled(self.ssh_options, places)),
         )
-
-
-def _program(word: str, here: Path) -> str:
-    """Return a program of a TOML file in folder `here`; names without slash stay for $PATH."""
-    return os.path.normpath(here / word) if os.sep in word else word
 
 
 @cache

@@ -61,7 +61,8 @@ def first_inferences(expected: Tensors, given: Arrays, count: int) -> Arrays:
     known, batched, arrays = check_inputs(expected, given)
     if count > known:
         raise InputError(
-            f"{count:,} inferences need as many inputs, and there {_are(known)}",
+            f"{count:,} inferences need as many inputs, and there "
+            f"{'is 1' if known == 1 else f'are {known:,}'}",
             where="--inferences",
             fix="give arrays with one more leading dimension, or fewer inferences",
         )
@@ -72,10 +73,6 @@ def first_inferences(expected: Tensors, given: Arrays, count: int) -> Arrays:
         item["name"]: array[0] if item.get("next_state") and len(array) == 1 else array[:count]
         for item, array in zip(expected, arrays, strict=True)
     }
-
-
-def _are(count: int) -> str:
-    return "is 1" if count == 1 else f"are {count:,}"
 
 
 def _by_network_name(expected: Tensors, given: Arrays) -> Arrays:

@@ -293,7 +293,8 @@ def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitEr
             fix="let ssh log in without a question: ssh-copy-id, or ssh-add for a key with a "
             "passphrase",
         )
-    said = _last_line(messages)
+    lines = [line.strip() for line in messages.splitlines() if not NOISE.match(line)]
+    said = next(filter(None, reversed(lines)), "")
     if has_begun or LOST.search(messages):
         return DeviceError(f"the connection was lost{f': {said}' if said else ''}", where=where)
     if code == 255 or code < 0:
@@ -307,9 +308,3 @@ def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitEr
         where=where,
         fix="log in there to a user who has a shell with sh, dd, head, tar and mktemp",
     )
-
-
-def _last_line(messages: str) -> str:
-    lines = [line.strip() for line in messages.splitlines() if not NOISE.match(line)]
-    kept = [line for line in lines if line]
-    return kept[-1] if kept else ""
