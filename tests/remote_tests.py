@@ -11,7 +11,7 @@ from networks import Graph, save
 
 import umakit
 from umakit.devices import device
-from umakit.devices.catalogue import _asked
+from umakit.devices.catalogue import asked_device
 
 X = np.float32([1, -2, 3, 4])
 
@@ -27,4 +27,4 @@ def negative_library(folder: Path) -> Path:
 def as_new_process(patch: pytest.MonkeyPatch) -> None:
     """Forget what was said, and what machines have answered."""
     patch.setattr(device, "_said", set())
-    _asked.cache_clear()
+    asked_device.cache_clear()

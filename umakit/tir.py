@@ -157,9 +157,8 @@ def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> tvm_ap
     """Return a buffer in a scratchpad of the accelerator that exists during a prim func.
 
     The memory plan assigns its offset. In C, the buffer is a `uint32_t`, the bytes from the
-    scratchpad's
-    start. `allocate` declares the buffer in a body, and `pointer` makes it an argument of a driver
-    call.
+    scratchpad's start. `allocate` declares the buffer in a body, and `pointer` makes the buffer an
+    argument of a driver call.
 
     Args:
         name: name of the buffer in generated C.
@@ -206,8 +205,7 @@ def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
     """Return a statement that calls a driver and returns a nonzero status.
 
     The call is one TIR node until the C printer writes `status = name(arguments...);` and the
-    return of a
-    nonzero status.
+    return of a nonzero status.
 
     Args:
         name: name of a C function that returns int.
@@ -234,12 +232,7 @@ def place_of_pass(name: str) -> str:
 
 
 def place_of_call(name: str, count: int) -> str:
-    """Return file and line of the Python code that called `driver_call`; empty if unknown.
-
-    Args:
-        name: name of the C function.
-        count: number of arguments.
-    """
+    """Return file and line of the Python code that called `driver_call`; empty if unknown."""
     return _places.get((name, count), "")
 
 
@@ -263,7 +256,6 @@ def text_call(text: str, scratch: str, operands: Mapping[str, Any]) -> tvm_api.S
         text: C text of the call, with `$name` for each operand.
         scratch: C text of the required scratch bytes. If it exceeds the operand `scratch_bytes`,
             the call is skipped. May be empty.
-        operands: pointers by `pointer`, and Python integers, by name.
     """
     values = [_operand(name, value) for name, value in operands.items()]
     arguments = [text, scratch, " ".join(operands), *values]
@@ -376,8 +368,7 @@ def tensor_intrinsic(
     """Register the computation of an instruction for `schedule.tensorize(loop, name)`.
 
     Tensorize compares the loops below `loop` with the loops of `tile`, node by node, and replaces
-    them by
-    the call.
+    the loops by the call.
 
     Args:
         name: name of the intrinsic; it replaces an existing one of the same name.

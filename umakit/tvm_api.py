@@ -32,53 +32,7 @@ from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, registe
 from tvm.s_tir.schedule import ScheduleError
 
 if TYPE_CHECKING:
-    from umakit.tvm_types import (
-        BaseFunction,
-        Binding,
-        BlockBuilder,
-        Buffer,
-        Call,
-        DFPattern,
-        Expr,
-        ExprOp,
-        Function,
-        GenericConst,
-        GlobalVar,
-        IRModule,
-        Node,
-        Op,
-        Pass,
-        PatternCheckContext,
-        PrimExpr,
-        PrimFunc,
-        PyExprMutator,
-        RelaxTuple,
-        Schedule,
-        Sequential,
-        Span,
-        Stmt,
-        StringImm,
-        Target,
-        TensorLoad,
-        TensorType,
-        TupleGetItem,
-        TupleType,
-        Type,
-        Var,
-        VarBinding,
-        has_leaking_intermediate_variables,
-        is_const,
-        is_op,
-        is_tuple,
-        mutator,
-        relax,
-        relax_transform,
-        s_tir_transform,
-        te,
-        tirx,
-        tirx_transform,
-        wildcard,
-    )
+    from umakit.tvm_types import *
 else:
     from tvm import relax, te, tirx
     from tvm.ir import BaseFunc as BaseFunction
@@ -129,9 +83,8 @@ _one_at_a_time = threading.RLock()
 def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
     """Serialize a public function that calls TVM with all other such functions.
 
-    TVM's block builders share one stack per process (`BlockBuilder._stack`). Concurrent builds fail
-    or mix
-    their bindings.
+    TVM's block builders share one stack per process (`BlockBuilder._stack`): concurrent builds fail
+    or mix their bindings.
     """
 
     @functools.wraps(function)
@@ -149,63 +102,6 @@ FFI_WITHOUT_TENSORIZE = ("0.1.15.post1", "0.1.15.post2")
 
 TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
 """TVM has no exception of its own in 0.27: checks in C++ and in Python arrive as these."""
-
-__all__ = [
-    "TVM_ERRORS",
-    "BaseFunction",
-    "Binding",
-    "BlockBuilder",
-    "Buffer",
-    "Call",
-    "DFPattern",
-    "Expr",
-    "ExprOp",
-    "Function",
-    "GenericConst",
-    "GlobalVar",
-    "IRModule",
-    "Node",
-    "Op",
-    "Pass",
-    "PatternCheckContext",
-    "PrimExpr",
-    "PrimFunc",
-    "PyExprMutator",
-    "RelaxTuple",
-    "SBlockRealize",
-    "Schedule",
-    "ScheduleError",
-    "Sequential",
-    "Span",
-    "Stmt",
-    "StringImm",
-    "Target",
-    "TensorLoad",
-    "TensorType",
-    "TupleGetItem",
-    "TupleType",
-    "Type",
-    "Var",
-    "VarBinding",
-    "get_patterns_with_prefix",
-    "has_leaking_intermediate_variables",
-    "is_const",
-    "is_op",
-    "is_tuple",
-    "mutator",
-    "register_patterns",
-    "relax",
-    "relax_transform",
-    "s_tir",
-    "s_tir_transform",
-    "te",
-    "tirx",
-    "tirx_transform",
-    "topi",
-    "tvm",
-    "tvm_ffi",
-    "wildcard",
-]
 
 INJECTIVE_PATTERN = 2
 """`OpPatternKind.kInjective`: an operator that is computed where its result is read."""
@@ -235,11 +131,7 @@ def float_value(value: float) -> Expr:
 
 
 def float_argument(expression: object) -> float:
-    """Return the value of a constant scalar argument of a Relax operator.
-
-    Raises:
-        ValueError: the argument is not a constant.
-    """
+    """Return the value of a constant scalar argument of a Relax operator."""
     array = constant_array(expression)
     value = getattr(expression, "value", expression) if array is None else array.reshape(-1)[0]
     if not isinstance(value, (int, float, np.number)):
@@ -331,11 +223,9 @@ def name_span(name: str, result: str = "") -> Span:
     """Return a source span that names the node of the user's model that a call came from.
 
     Spans carry a call's origin through the pipeline: first the node's name, after partitioning the
-    rows of
-    the offload report.
+    rows of the offload report.
 
     Args:
-        name: name of the node.
         result: name of a later node that yields the call's result, such as the QuantizeLinear
             behind a Conv; empty for the same node.
     """
@@ -361,15 +251,8 @@ def result_name(span: Span | None) -> str | None:
 
 
 def span_with_result(span: Span | None, result: Span | None) -> Span | None:
-    """Return a span with the node name of `span` and the name of the result's node of `result`.
-
-    Args:
-        span: span of the operator that does the work.
-        result: span of the last fused operator.
-
-    Returns:
-        `result` if one of the spans has no name.
-    """
+    """Return a span with the node name of `span` and the name of the result's node of `result`, or
+    `result` if one of the names is missing."""
     name, last = span_name(span), result_name(result)
     return result if name is None or last is None else name_span(name, last)
 
@@ -410,7 +293,6 @@ def register_operator(
 
     Args:
         name: name without `relax.`.
-        description: one sentence.
         infer: (call, block builder) -> type of the result.
         legalize: (block builder, call) -> call of a TIR function, for operators with the same
             lowering on every target.
@@ -431,21 +313,14 @@ def operator_call(
 
     Args:
         name: name without `relax.`.
-        operands: Relax expressions.
         attributes: integers, strings, and sequences of integers.
-        span: span of the call.
     """
     attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
     return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
 
 
 def changed_attributes(attributes: Node, changed: Mapping[str, Any]) -> Node:
-    """Return a copy of a call's attributes with some values changed.
-
-    Args:
-        attributes: attributes of a call, also of `operator_call`.
-        changed: integers, strings and sequences of integers by name.
-    """
+    """Return a copy of a call's attributes with some values changed."""
     if isinstance(attributes, tvm.ir.DictAttrs):
         fields = {str(name): value for name, value in attributes.items()}
         return tvm.ir.make_node("ir.DictAttrs", **{**fields, **changed})
@@ -467,11 +342,7 @@ def legalization(operator: str) -> Legalization:
 
 @contextlib.contextmanager
 def legalizing_by(rules: Mapping[str, Callable[[Any, Any], Any]]) -> Iterator[None]:
-    """Override the legalization of operators within the context, also for TVM's constant folding.
-
-    Args:
-        rules: (block builder, call) -> expression by `relax.<name>`.
-    """
+    """Override legalizations of operators within the context, also in TVM's constant folding."""
     usual = {name: legalization(name) for name in rules}
 
     def put(chosen: Mapping[str, Any]) -> None:
@@ -579,12 +450,7 @@ def element_bytes(dtype: str) -> int:
 
 
 def register_intrinsic(name: str, description: str) -> Op:
-    """Return a TIR operator with side effects, registered on first use.
-
-    Args:
-        name: full name, such as `tirx.call_extern`.
-        description: one sentence.
-    """
+    """Return a TIR operator with side effects, registered on first use."""
     if name not in Op.list_op_names():
         tvm.ir.op._ffi_api.RegisterOp(name, description)
         effect = Op.get("tirx.call_extern").get_attr("TCallEffectKind")
@@ -598,13 +464,7 @@ def operator_names() -> list[str]:
 
 
 def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
-    """Return a call of a TIR operator.
-
-    Args:
-        dtype: dtype of the result.
-        name: full name of the operator.
-        arguments: TIR expressions, strings and Python numbers.
-    """
+    """Return a call of a TIR operator."""
     return tirx.call_intrin(dtype, name, *arguments)
 
 
@@ -696,8 +556,6 @@ def llvm_executable(
     """Build a Relax module by TVM's LLVM backend and return a virtual machine on the CPU.
 
     Args:
-        module: a Relax module with a function `main`.
-        parameters: parameter values by name.
         optimize: whether LLVM optimizes, which takes longer than a run of a small network.
     """
     if parameters:
@@ -715,8 +573,7 @@ def _link(executable: Node) -> None:
     """Replace the LLVM module of a virtual machine's executable by a shared library.
 
     TVM would compile the module in memory, always with optimization, which takes three times as
-    long as
-    writing and linking an object file. Without a compiler, the module stays.
+    long as writing and linking an object file. Without a compiler, the module stays.
     """
     modules, compiler = list(executable.imports), shutil.which("cc")
     if compiler is None or [module.kind for module in modules] != ["llvm"]:
@@ -774,11 +631,7 @@ def torch_frontend() -> ModuleType:
 
 
 def load_json(text: str) -> object:
-    """Return the object that `tvm.ir.save_json` saved as text.
-
-    Raises:
-        Exception: any exception, for damaged text.
-    """
+    """Return the object that `tvm.ir.save_json` saved; damaged text raises any exception."""
     return tvm.ir.load_json(text)
 
 
@@ -809,12 +662,7 @@ def ffi_headers() -> list[str]:
 
 @contextlib.contextmanager
 def rpc_session(host: str, port: int, seconds: float) -> Iterator[Any]:
-    """Connect to TVM's RPC server.
-
-    Args:
-        host, port: address of the server.
-        seconds: timeout after which the server ends the session.
-    """
+    """Connect to TVM's RPC server."""
     from tvm import rpc
 
     session = rpc.connect(host, port, session_timeout=seconds)
@@ -827,11 +675,7 @@ def rpc_session(host: str, port: int, seconds: float) -> Iterator[Any]:
 
 
 def rpc_machine(session: Any) -> str:
-    """Return the architecture in an RPC server's target triple, such as `x86_64`.
-
-    Raises:
-        ValueError: the server's TVM has no LLVM and cannot tell the triple.
-    """
+    """Return the architecture in an RPC server's target triple, such as `x86_64`."""
     triple = session.get_function("tvm.codegen.llvm.GetDefaultTargetTriple")()
     return str(triple).partition("-")[0]
 

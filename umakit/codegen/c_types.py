@@ -29,11 +29,7 @@ _TRAILING_ZEROS = re.compile(r"\.?0+p")
 
 
 def c_type(dtype: str) -> str:
-    """Return the C99 type of a TVM dtype.
-
-    Raises:
-        LoweringError: C99 has no such type (float16, vectors, ...).
-    """
+    """Return the C99 type of a TVM dtype."""
     try:
         return C_TYPES[dtype]
     except KeyError:
@@ -60,11 +56,7 @@ def float_literal(value: float, dtype: str) -> str:
 
 
 def hexadecimal_floats(values: npt.NDArray[Any]) -> list[str]:
-    """Return hexadecimal C99 literals, which are exact whatever the compiler's rounding.
-
-    Args:
-        values: float32 or float64, one-dimensional.
-    """
+    """Return hexadecimal C99 literals of floats, exact whatever the compiler's rounding."""
     if not values.size:
         return []
     suffix = "f" if values.dtype == np.float32 else ""

@@ -139,12 +139,7 @@ IDENTITY_SIZE = 16
 
 @dataclass(frozen=True)
 class WeightsLayout:
-    """The place of each constant in the data of a blob.
-
-    Attributes:
-        offsets: bytes from the start of the data, by tensor name.
-        size: size of the data in bytes.
-    """
+    """The place of each constant in the data of a blob: bytes from the start, by tensor name."""
 
     offsets: dict[str, int]
     size: int
@@ -164,7 +159,6 @@ def code_identity(layout: WeightsLayout, code: Sequence[str]) -> bytes:
     """Return 16 bytes that identify the code of a network, independent of the values of weights.
 
     Args:
-        layout: layout of the constants.
         code: C text of the kernels and of their calls.
     """
     digest = hashlib.sha256(repr((sorted(layout.offsets.items()), layout.size)).encode())

@@ -42,12 +42,7 @@ UNARY: Mapping[str, Callable[[int], int]] = {
 
 @dataclass(frozen=True)
 class Enumeration:
-    """An enumerated type.
-
-    Attributes:
-        type: C type, such as `enum npu_tensor`.
-        enumerators: name by value; the first of several names of a value.
-    """
+    """An enumerated type, with the first of several names of a value."""
 
     type: str
     enumerators: Mapping[int, str]
@@ -69,7 +64,6 @@ class DeclaredParameter:
 
     Attributes:
         name: name; empty for a parameter without a name.
-        enumeration: enumerated type; None for other types.
         type: type without qualifiers, such as `int8_t`; of a pointer the type of the elements.
         pointers: depth of pointers; an array counts as a pointer.
     """
@@ -86,21 +80,12 @@ class DeclaredParameter:
 
 @dataclass(frozen=True)
 class DriverHeaders:
-    """The declarations of headers.
-
-    Attributes:
-        functions: parameters of functions, by name of the function.
-    """
+    """The parameters of the functions that headers declare, by name of the function."""
 
     functions: Mapping[str, tuple[DeclaredParameter, ...]] = field(default_factory=dict)
 
     def parameters(self, function: str, count: int) -> tuple[DeclaredParameter, ...]:
-        """Return the parameters for a call; without names if the number of arguments differs.
-
-        Args:
-            function: name of the C function.
-            count: number of arguments.
-        """
+        """Return the parameters for a call; without names if the number of arguments differs."""
         declared = self.functions.get(function, ())
         return declared if len(declared) == count else (DeclaredParameter(""),) * count
 
@@ -128,11 +113,7 @@ def driver_headers(backend: Backend | None) -> DriverHeaders:
 
 
 def read_headers(texts: Iterable[bytes]) -> DriverHeaders:
-    """Read prototypes and enumerations.
-
-    Args:
-        texts: contents of headers.
-    """
+    """Read prototypes and enumerations."""
     roots = [_parsed(text) for text in texts if len(text) <= LONGEST_HEADER]
     nodes = [node for root in roots for node in _nodes(root)]
     enumerations = _enumerations(nodes)
@@ -311,7 +292,6 @@ class Argument:
     """An argument without names from a header.
 
     Attributes:
-        text: C text.
         value: value of a constant integer; None for other arguments.
         is_integer: whether the type is an integer, and no pointer.
         is_compound: whether a cast needs parentheses around the text.
@@ -330,10 +310,6 @@ def named_arguments(
 
     Comments have the form `/*name=*/`; clang-tidy compares the names with the prototype
     (`bugprone-argument-comment`).
-
-    Args:
-        arguments: arguments of a call.
-        parameters: the same number of parameters of the prototype.
     """
     return [
         _named(argument, parameter, len(arguments) > FEW)

@@ -58,8 +58,6 @@ class Given:
 
     Attributes:
         kind: `pointer`, `offset` (of a scratchpad), `number`, or empty if unknown.
-        dtype: dtype of the elements or of the number.
-        pool: name of the scratchpad.
         text: C text of an argument of a text call; empty for others.
     """
 
@@ -81,10 +79,8 @@ class Call:
     """A call of a driver's function in a kernel.
 
     Attributes:
-        function: name of the C function.
         caller: calling kernel or pattern, for messages.
         place: file and line of the Python code of the call; may be empty.
-        takes_result: whether the result is used as a status.
     """
 
     function: str
@@ -100,9 +96,7 @@ class Declared:
 
     Attributes:
         functions: parameters by name of the function, for functions declared once.
-        returns_nothing: functions that return void.
         texts: C texts by file; headers that generated C includes come first.
-        words: identifiers in all texts.
         is_whole: whether no other file can declare or define a function of the backend.
         defined: functions that a library defines.
     """
@@ -128,13 +122,8 @@ def check_driver_calls(kernels: Mapping[str, Kernel], backends: Mapping[str, Bac
     """Refuse calls of functions that are missing in a backend's C, or that have other parameters.
 
     Args:
-        kernels: kernels of a program.
         backends: backends by target name. Backends that replace the text of their calls are not
             checked.
-
-    Raises:
-        BackendError: a call does not fit; names the function, and file and line of call and
-            declaration.
     """
     for target, backend in backends.items():
         if backend.codegen.replace_call_extern is not None:
@@ -217,11 +206,7 @@ def _given(operand: Parameter | tvm_api.PrimExpr) -> Given:
 
 
 def declared_by(backend: Backend) -> Declared:
-    """Read the declarations in a backend's headers, its text for generated C, and its C files.
-
-    Raises:
-        LibraryError: a file of the backend's library cannot be read.
-    """
+    """Read the declarations in a backend's headers, its text for generated C, and its C files."""
     driver, folder, hook = backend.driver, backend.folder, backend.codegen.includes
     headers = {folder / name: _read(folder / name) for name in driver.headers}
     own = "" if hook is None else included_text(backend, hook)
@@ -269,17 +254,14 @@ def _read(path: Path) -> str:
 
 
 def check_call(call: Call, declared: Declared, backend: Backend) -> None:
-    """Compare a call with the declaration.
-
-    Raises:
-        BackendError: the call differs, or there is neither declaration nor definition.
-    """
+    """Compare a call with the declaration."""
     parameters = declared.functions.get(call.function)
     if parameters is None:
         _check_existence(call, declared, backend)
         return
     count, given = len(parameters), len(call.arguments)
-    if count != given and not (given < count and _may_be_more(call.arguments)):
+    may_be_more = any(MAY_BE_MACRO.match(each.text) for each in call.arguments)
+    if count != given and not (given < count and may_be_more):
         raise BackendError(
             f"{call.caller} calls {call.function} with {_counted(given)}, and "
             f"{_declaration(call, declared)} with {count}{_names(parameters)}",
@@ -287,12 +269,13 @@ def check_call(call: Call, declared: Declared, backend: Backend) -> None:
             fix="give it what the declaration says, or correct the declaration and the definition",
         )
     if call.takes_result and call.function in declared.returns_nothing:
+        is_text = any(argument.text for argument in call.arguments)
         raise BackendError(
             f"{call.caller} takes the status of {call.function}, and "
             f"{_declaration(call, declared)} as void",
             where=_place(call, backend),
             fix="let it return int32_t, 0 for success"
-            + (", or write (void) in front of the call" if call.place and _is_text(call) else ""),
+            + (", or write (void) in front of the call" if call.place and is_text else ""),
         )
     if count == given:
         pairs = zip(parameters, call.arguments, strict=True)
@@ -342,15 +325,6 @@ def _declaration(call: Call, declared: Declared) -> str:
 
 def _place(call: Call, backend: Backend) -> str:
     return call.place or place_of(call.function, backend.folder) or short_path(backend.folder)
-
-
-def _is_text(call: Call) -> bool:
-    return any(argument.text for argument in call.arguments)
-
-
-def _may_be_more(arguments: Sequence[Given]) -> bool:
-    """Whether an argument may be a macro for several arguments."""
-    return any(MAY_BE_MACRO.match(each.text) for each in arguments)
 
 
 def _counted(count: int) -> str:

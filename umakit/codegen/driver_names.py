@@ -43,7 +43,6 @@ def exported_path(backend: Backend, driver_file: str) -> str:
     keeps its path below the common folder, an absolute path only its name.
 
     Args:
-        backend: the backend.
         driver_file: path relative to the backend's folder.
     """
     path = PurePosixPath(posixpath.normpath(driver_file))
@@ -68,14 +67,9 @@ def exported_includes(
     name.
 
     Args:
-        backend: the backend.
-        text: C text.
         driver_file: path of the file relative to the backend's folder; empty for a generated file
             in `codegen/host/src`.
         others: exported paths of files that may be included relative to `codegen/host/src`.
-
-    Raises:
-        LibraryError: an include may refer to two headers of the backend.
     """
     folder = posixpath.dirname(exported_path(backend, driver_file)) if driver_file else ""
 

@@ -13,23 +13,16 @@ tirx = tvm_api.tirx
 
 
 class Definitions:
-    """Loops and values of a kernel's variables; a copied loop body has several per variable.
-
-    Attributes:
-        loops: the loops of each loop variable.
-        values: the bound values of each other variable.
-    """
+    """Loops and values of a kernel's variables; a copied loop body has several per variable."""
 
     def __init__(self) -> None:
         self.loops: dict[Any, list[Any]] = {}
         self.values: dict[Any, list[Any]] = {}
 
     def add_loop(self, loop: tvm_api.Stmt) -> None:
-        """Record a loop of its variable."""
         self.loops.setdefault(loop.loop_var, []).append(loop)
 
     def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
-        """Record a value of a variable."""
         known = self.values.setdefault(variable, [])
         if not any(value.same_as(other) for other in known):
             known.append(value)
@@ -63,12 +56,6 @@ def element_turns(
     All loops together write as often as the product of their turns. A loop whose variable selects
     the element, such as the loops over y and x of `sum[y * 8 + x]`, reaches an element in one turn
     only.
-
-    Args:
-        loops: `For` and `While` loops around the store.
-        index: index of the element; None if unknown.
-        definitions: variables of the kernel.
-        range_of: gives the range of an expression.
     """
     turns = {}
     for loop in loops:

@@ -7,12 +7,19 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from umakit import tir, tvm_api
+from umakit.codegen.c_arithmetic import (
+    BY_DTYPE,
+    SMALL_INTEGERS,
+    CArithmetic,
+    WrappingOperation,
+    dtype,
+    is_promotion,
+)
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.helpers import needed_helpers
 from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
@@ -35,61 +42,36 @@ tirx = tvm_api.tirx
 
 PRIMARY, UNARY, SUM, COMPARISON, CONDITIONAL, COMMA = 20, 15, 11, 8, 2, 0
 BINARY = {
-    "Mul": ("*", 12),
-    "Div": ("/", 12),
-    "Mod": ("%", 12),
-    "Add": ("+", 11),
-    "Sub": ("-", 11),
-    "And": ("&&", 4),
-    "Or": ("||", 3),
-}
+    "Mul": ("*", 12), "Div": ("/", 12), "Mod": ("%", 12), "Add": ("+", 11), "Sub": ("-", 11),
+    "And": ("&&", 4), "Or": ("||", 3),
+}  # fmt: skip
 COMPARISONS = {
-    "LT": ("<", 9),
-    "LE": ("<=", 9),
-    "GT": (">", 9),
-    "GE": (">=", 9),
-    "EQ": ("==", 8),
+    "LT": ("<", 9), "LE": ("<=", 9), "GT": (">", 9), "GE": (">=", 9), "EQ": ("==", 8),
     "NE": ("!=", 8),
-}
+}  # fmt: skip
 DIVISIONS = {"Div": "quotient", "Mod": "remainder"}
 OPPOSITE = {"Add": "-", "Sub": "+"}
-# Bitwise operators always get parentheses, because C's precedences for them are surprising.
-BITWISE = {
-    "BitwiseAnd": "&",
-    "BitwiseOr": "|",
-    "BitwiseXor": "^",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-}
+EXTREMES = {"Max": ("maximum", "at_least"), "Min": ("minimum", "at_most")}
+BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+"""C's operators always get parentheses, because their precedences are surprising."""
+BIT_OPERATIONS = {
+    "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
+    "BitwiseNot": "bitwise_not", "LShift": "shift_left", "RShift": "shift_right",
+}  # fmt: skip
+"""Nodes of operations that TIR has as calls too, with the names of the calls."""
 MATH_FUNCTIONS = frozenset(
     "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf exp exp2 floor fmod hypot "
     "log log10 log1p log2 nearbyint pow round sin sinh sqrt tan tanh trunc".split()
 )
 HELPERS_OF_MATH = ("rsqrt", "sigmoid")
 FLOATS = ("float32", "float64")
-SMALL_INTEGERS = ("int8", "int16", "uint8", "uint16")
-PROMOTIONS = {
-    *((small, "int16") for small in ("int8", "uint8")),
-    *((small, "int32") for small in SMALL_INTEGERS),
-}
-"""Value-preserving casts, as (from, to), that C performs implicitly."""
-BY_DTYPE = IntegerRanges()
-"""Ranges that dtypes alone show, as compilers know them."""
 
 
 class ExpressionPrinter:
     """Prints expressions of one kernel.
 
-    Args:
-        kernel: name of the kernel, for messages.
-        replace_call_extern: the backend's hook for external calls.
-        ranges: ranges of the kernel's integers; None if only dtypes are known.
-
     Attributes:
         helpers: names of the inline helpers (`maximum_float32`, ...) in the text.
-        headers: required C headers, in addition to headers for types.
-        ranges: ranges of the kernel's integers.
         constants: names of the enumerators in the text, by wanted name and value.
         wrapping: signed operations of the statement that could overflow and wrap around.
     """
@@ -101,14 +83,13 @@ class ExpressionPrinter:
         ranges: IntegerRanges | None = None,
     ) -> None:
         self._kernel = kernel
-        self.ranges = IntegerRanges() if ranges is None else ranges
+        self.arithmetic = CArithmetic(ranges)
         self.wrapping: list[WrappingOperation] = []
         self._replace_call_extern = replace_call_extern
         self._names: dict[Any, str] = {}
         self._values: dict[Any, str] = {}
         self._scalars: set[Any] = set()
         self._taken: set[str] = set()
-        self._data: set[Any] = set()
         self._written: set[Any] = set()
         self.constants: dict[tuple[str, int], str] = {}
         self.helpers: set[str] = set()
@@ -118,12 +99,9 @@ class ExpressionPrinter:
 
     def declare(self, variable: tvm_api.Var, wanted: str | None = None) -> str:
         """Assign a variable or buffer a new C name, derived from `wanted` or its own name."""
-        name = self.fresh_name(wanted or str(variable.name))
+        name = unique(c_identifier(wanted or str(variable.name)), self._taken)
         self._names[variable] = name
         return name
-
-    def fresh_name(self, wanted: str) -> str:
-        return unique(c_identifier(wanted), self._taken)
 
     def own_name(self, name: str) -> str:
         """Return a name that no variable of the kernel gets; derived from `name` if a called
@@ -140,21 +118,6 @@ class ExpressionPrinter:
     def substitute(self, variable: tvm_api.Var, text: str) -> None:
         """Print a variable as a text, which must not need parentheses."""
         self._values[variable] = text
-
-    def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
-        """Record the bound value of a variable, to know whether it depends on data."""
-        if self._depends_on_data(value):
-            self._data.add(variable)
-
-    def is_data(self, variable: tvm_api.Var) -> bool:
-        """Whether a bound variable depends on data and not only on loop variables."""
-        return variable in self._data
-
-    def _depends_on_data(self, expression: tvm_api.PrimExpr) -> bool:
-        """Whether an expression reads a tensor and does not only depend on loop variables."""
-        if tvm_api.collect(expression, tvm_api.TensorLoad):
-            return True
-        return any(variable in self._data for variable in tvm_api.collect(expression, tvm_api.Var))
 
     def reserve(self, name: str) -> None:
         """Reserve a name for a function that the kernel calls."""
@@ -247,8 +210,11 @@ class ExpressionPrinter:
             return self._comparison(node, kind)
         if kind in BINARY:
             return self._binary(node, kind)
-        if kind in BITWISE:
-            return self._bitwise(BITWISE[kind], node.a, node.b)
+        if kind in BIT_OPERATIONS:
+            operands = [node.a] if kind == "BitwiseNot" else [node.a, node.b]
+            return self._on_bits(BIT_OPERATIONS[kind], *operands)
+        if kind in EXTREMES:
+            return self._extreme(node, *EXTREMES[kind]), PRIMARY
         handler: Callable[[Any], tuple[str, int]] | None = getattr(self, f"_print_{kind}", None)
         if handler is None:
             raise self.unsupported(f"TIR expression {kind}")
@@ -279,14 +245,14 @@ class ExpressionPrinter:
             # C would multiply in int, and 65535 * 65535 overflows.
             left, right = self.text(node.a, UNARY), self.text(node.b, precedence + 1)
             return f"(uint16_t)((uint32_t){left} * {right})", UNARY
-        if kind in DIVISIONS and self._needs_guard(node):
+        if kind in DIVISIONS and self.arithmetic.needs_guard(node):
             return self._helper(DIVISIONS[kind], node.a, node.b), PRIMARY
         if kind not in ARITHMETIC:
             return self._joined(node.a, symbol, node.b, precedence), precedence
         other, negated = node.b, _without_sign(node.b)
         if kind in OPPOSITE and negated is not None:
             symbol, other = OPPOSITE[kind], negated  # x - -128 is x + 128
-        if type_ in ("int32", "int64") and self._may_wrap_around(node):
+        if type_ in ("int32", "int64") and self.arithmetic.may_wrap_around(node):
             # Data may overflow and TIR wraps around, which C defines for unsigned types only.
             left, right = self.text(node.a, UNARY), self.text(other, UNARY)
             plain = f"{left} {symbol} {right}"
@@ -298,61 +264,40 @@ class ExpressionPrinter:
             # C computes in int; TIR wraps around in the small type. Where only the kernel shows
             # that the result fits, compilers want a cast too.
             return f"({c_type(type_)})({text})", UNARY
-        if type_ == "int32" and self._needs_more_than_int(node):
+        if type_ == "int32" and self.arithmetic.needs_more_than_int(node):
             right = self.text(other, precedence + 1)
             return f"(int32_t){self.text(node.a, UNARY)} {symbol} {right}", precedence
         return text, precedence
-
-    def _may_wrap_around(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether data may make a signed operation overflow."""
-        return self._depends_on_data(node) and self.ranges.overflows(node)
-
-    def _needs_more_than_int(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether C computes an int32 as int, with possibly more than the 16 bits of C99's int."""
-        if not (self._is_narrow(node.a) and self._is_narrow(node.b)):
-            return False
-        low, high = self.ranges.of(node)
-        return low < -(2**15) or high >= 2**15
-
-    def _is_narrow(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether the C text of an expression may have a type of only 16 bits."""
-        if dtype(node) in SMALL_INTEGERS or _is_promotion(node):
-            return True
-        value = tvm_api.integer_value(node)
-        if value is not None:
-            return -(2**15) <= value < 2**15
-        if type(node).__name__ not in ARITHMETIC or self._needs_more_than_int(node):
-            return False
-        return self._is_narrow(node.a) and self._is_narrow(node.b)
-
-    def _needs_guard(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether a node divides an integer by data that may be 0 or -1."""
-        if dtype(node).startswith("float") or not self._depends_on_data(node):
-            return False
-        low, high = self.ranges.of(node.b)
-        return low <= 0 <= high or (low <= -1 <= high and not dtype(node).startswith("uint"))
 
     def _joined(
         self, left: tvm_api.PrimExpr, symbol: str, right: tvm_api.PrimExpr, precedence: int
     ) -> str:
         return f"{self.text(left, precedence)} {symbol} {self.text(right, precedence + 1)}"
 
-    def _bitwise(
-        self, symbol: str, left: tvm_api.PrimExpr, right: tvm_api.PrimExpr
-    ) -> tuple[str, int]:
-        return f"({self.text(left, UNARY)} {symbol} {self.text(right, UNARY)})", PRIMARY
-
-    def _bitwise_not(self, node: tvm_api.PrimExpr, operand: tvm_api.PrimExpr) -> tuple[str, int]:
-        type_ = dtype(node)
-        if type_ in ("uint8", "uint16"):
-            # In an expression the complement is a negative int, which compilers warn about.
-            return self._helper("complement", operand), PRIMARY
-        text = self.text(operand, UNARY)
-        return f"!{text}" if type_ == "bool" else f"({c_type(type_)})~{text}", UNARY
+    def _on_bits(self, name: str, value: Any, *others: Any) -> tuple[str, int]:
+        """Print an operation on the bits of integers."""
+        if name in BITWISE:
+            operands = (self.text(each, UNARY) for each in (value, *others))
+            return f"({f' {BITWISE[name]} '.join(operands)})", PRIMARY
+        type_ = dtype(value)
+        if name == "bitwise_not":
+            if type_ in ("uint8", "uint16"):
+                # In an expression the complement is a negative int, which compilers warn about.
+                return self._helper("complement", value), PRIMARY
+            text = self.text(value, UNARY)
+            return f"!{text}" if type_ == "bool" else f"({c_type(type_)})~{text}", UNARY
+        if self.arithmetic.may_leave_width(value, *others):
+            return self._helper(name, value, *others), PRIMARY
+        text, amount = self.text(value, UNARY), self.text(others[0], UNARY)
+        if name == "shift_right":
+            return f"({text} >> {amount})", PRIMARY
+        # Shifting a negative number left is undefined in C: go through the unsigned type.
+        unsigned = f"u{c_type(type_).removeprefix('u')}"
+        return f"({c_type(type_)})(({unsigned}){text} << {amount})", UNARY
 
     def _print_Let(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         # Substitute the value: a condition around the variable may guard the value too.
-        self.bind(node.var, node.value)
+        self.arithmetic.bind(node.var, node.value)
         self.substitute(node.var, self.text(node.value, PRIMARY))
         return self._print(node.body)
 
@@ -378,27 +323,18 @@ class ExpressionPrinter:
     def _print_Not(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return f"!{self.text(node.a, UNARY)}", UNARY
 
-    def _print_BitwiseNot(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
-        return self._bitwise_not(node, node.a)
-
     def _print_Cast(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         if dtype(node) == "bool":
             return f"{self.text(node.value, 9)} != 0", 8
-        if _is_promotion(node):
+        if is_promotion(node):
             return self._print(node.value)
         from_float = dtype(node.value) in FLOATS and dtype(node) not in FLOATS
-        if from_float and self._depends_on_data(node.value):
+        if from_float and self.arithmetic.depends_on_data(node.value):
             return self._helper(f"{dtype(node)}_from", node.value), PRIMARY
         return f"({c_type(dtype(node))}){self.text(node.value, UNARY)}", UNARY
 
     def _print_Select(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return self._conditional(node.condition, node.true_value, node.false_value)
-
-    def _print_Max(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
-        return self._extreme(node, "maximum", "at_least"), PRIMARY
-
-    def _print_Min(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
-        return self._extreme(node, "minimum", "at_most"), PRIMARY
 
     def _extreme(self, node: tvm_api.PrimExpr, name: str, limit_name: str) -> str:
         for limit, value in ((node.a, node.b), (node.b, node.a)):
@@ -406,12 +342,6 @@ class ExpressionPrinter:
             if isinstance(number, tirx.FloatImm) and not math.isnan(number.value):
                 return self._helper(limit_name, limit, value)
         return self._helper(name, node.a, node.b)
-
-    def _print_LShift(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
-        return self._shift_left(node, node.a, node.b)
-
-    def _print_RShift(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
-        return self._shift_right(node.a, node.b)
 
     def _conditional(
         self, condition: tvm_api.PrimExpr, yes: tvm_api.PrimExpr, no: tvm_api.PrimExpr
@@ -433,28 +363,6 @@ class ExpressionPrinter:
             self.headers.add(MATH_HEADER)
         return f"{helper}({', '.join(self.text(argument) for argument in arguments)})"
 
-    def _shift_left(
-        self, node: tvm_api.PrimExpr, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr
-    ) -> tuple[str, int]:
-        if self._may_leave_width(value, amount):
-            return self._helper("shift_left", value, amount), PRIMARY
-        # Shifting a negative number left is undefined in C: go through the unsigned type.
-        signed = c_type(dtype(node))
-        unsigned = signed if signed.startswith("u") else f"u{signed}"
-        text = f"(({unsigned}){self.text(value, UNARY)} << {self.text(amount, UNARY)})"
-        return f"({signed}){text}", UNARY
-
-    def _shift_right(self, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr) -> tuple[str, int]:
-        if self._may_leave_width(value, amount):
-            return self._helper("shift_right", value, amount), PRIMARY
-        return f"({self.text(value, UNARY)} >> {self.text(amount, UNARY)})", PRIMARY
-
-    def _may_leave_width(self, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr) -> bool:
-        """Whether a shift amount depends on data and may be negative or at least the width."""
-        low, high = self.ranges.of(amount)
-        wide = low < 0 or high >= np.iinfo(dtype(value)).bits
-        return wide and self._depends_on_data(amount)
-
     # --- calls --------------------------------------------------------------------------------
 
     def _print_Call(self, node: tvm_api.Call) -> tuple[str, int]:
@@ -468,19 +376,17 @@ class ExpressionPrinter:
         if name == "if_then_else":
             return self._conditional(*arguments)
         if name in VECTOR_FUNCTIONS and "x" in dtype(node):
-            return self._vector_function(name, arguments[0]), PRIMARY
+            vector = dtype(arguments[0])
+            self.helpers |= needed_helpers(name, vector)
+            return f"{name}_{vector}({self.text(arguments[0])})", PRIMARY
         if name in MATH_FUNCTIONS:
             return self._math(name, dtype(node), arguments), PRIMARY
-        if name in BITWISE:
-            return self._bitwise(BITWISE[name], *arguments)
-        if name == "bitwise_not":
-            return self._bitwise_not(node, arguments[0])
-        if name == "shift_left":
-            return self._shift_left(node, *arguments)
-        if name == "shift_right":
-            return self._shift_right(*arguments)
+        if name in BIT_OPERATIONS.values():
+            return self._on_bits(name, *arguments)
+        if name in ("fabs", "abs") and dtype(arguments[0]) in FLOATS:
+            return self._math("fabs", dtype(arguments[0]), arguments[:1]), PRIMARY
         if name in ("fabs", "abs"):
-            return self._absolute(arguments[0]), PRIMARY
+            return self._helper("absolute", arguments[0]), PRIMARY
         if name in ("isnan", "isinf", "isfinite"):
             self.headers.add(MATH_HEADER)
             return f"({name}({self.text(arguments[0])}) != 0)", PRIMARY
@@ -510,14 +416,7 @@ class ExpressionPrinter:
         raise self.unsupported(f"TIR intrinsic {name}")
 
     def external_call(self, function: str, operands: Sequence[str]) -> str:
-        """Return C text of a call of a C function; the backend may replace the text.
-
-        Args:
-            operands: C text of the arguments.
-
-        Raises:
-            LoweringError: the name is not a C identifier.
-        """
+        """Return C text of a call of a C function; the backend may replace the text."""
         if not is_identifier(function):
             raise self.unsupported(f"a call of {shown(function, 100)!r}")
         if self._replace_call_extern is not None:
@@ -538,16 +437,6 @@ class ExpressionPrinter:
         suffix = "f" if type_ == "float32" else ""
         return f"{name}{suffix}({', '.join(self.text(argument) for argument in arguments)})"
 
-    def _vector_function(self, name: str, argument: tvm_api.PrimExpr) -> str:
-        vector = dtype(argument)
-        self.helpers |= needed_helpers(name, vector)
-        return f"{name}_{vector}({self.text(argument)})"
-
-    def _absolute(self, argument: tvm_api.PrimExpr) -> str:
-        if dtype(argument) in FLOATS:
-            return self._math("fabs", dtype(argument), [argument])
-        return self._helper("absolute", argument)
-
 
 def _without_sign(node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
     """Return the negation of a negative constant of a signed type, if it is representable."""
@@ -555,50 +444,3 @@ def _without_sign(node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
     if value is None or value >= 0 or value == np.iinfo(type_).min:
         return None
     return tirx.IntImm(type_, -value)
-
-
-def _is_promotion(node: tvm_api.PrimExpr) -> bool:
-    """Whether a cast to 16 or 32 bits equals C's implicit integer promotion."""
-    if type(node).__name__ != "Cast" or dtype(node.value) not in SMALL_INTEGERS:
-        return False
-    return (dtype(node.value), dtype(node)) in PROMOTIONS
-
-
-def dtype(expression: tvm_api.PrimExpr) -> str:
-    """Return the dtype of a TIR expression."""
-    return str(expression.ty.dtype)
-
-
-LONGEST = 50
-"""Maximum number of characters of an operation that a comment repeats."""
-
-NOUNS = {"Add": "sum", "Sub": "difference", "Mul": "product"}
-
-SUM_COMMENT = "/* Could overflow as a signed sum: unsigned, it wraps around. */"
-"""Comment on a local sum of signed integers whose type is unsigned."""
-
-
-@dataclass(frozen=True)
-class WrappingOperation:
-    """A signed addition, subtraction or multiplication, printed with unsigned types.
-
-    Attributes:
-        kind: `Add`, `Sub` or `Mul`.
-        c_type: type of the result.
-        text: the operation as plain C.
-    """
-
-    kind: str
-    c_type: str
-    text: str
-
-
-def overflow_comment(operations: Sequence[WrappingOperation]) -> str:
-    """Return a comment that names the operations of a statement that could overflow."""
-    types = " and ".join(sorted({operation.c_type for operation in operations}))
-    if len(operations) == 1 and len(operations[0].text) <= LONGEST:
-        subject = operations[0].text
-    else:
-        nouns = dict.fromkeys(NOUNS[operation.kind] for operation in operations)
-        subject = f"The {' and the '.join(nouns)}"
-    return f"/* {subject} could overflow {types}: unsigned types wrap around. */"

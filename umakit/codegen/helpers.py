@@ -85,23 +85,13 @@ BODIES = {
 
 
 def vector_function(operation: str, vector: str) -> str:
-    """Return the body of an inline function of a vector of floats.
-
-    Args:
-        operation: name of the function.
-        vector: C type of argument and result, such as `float32x8`.
-    """
+    """Return the body of an inline function of a vector of floats."""
     bits = vector.replace("float32", "uint32")
     return BODIES[operation].strip("\n").replace("VECTOR", vector).replace("BITS", bits)
 
 
 def needed_helpers(operation: str, vector: str) -> set[str]:
-    """Return the names of a vector function and of its required helpers.
-
-    Args:
-        operation: name of the function.
-        vector: C type of the argument.
-    """
+    """Return the names of a vector function and of its required helpers."""
     found = {f"{operation}_{vector}"}
     text = vector_function(operation, vector)
     for type_ in ("float32", "int32", "uint32"):
@@ -124,14 +114,7 @@ LIMITS = {"at_least": ">=", "at_most": "<="}
 
 
 def helper_definition(name: str) -> str:
-    """Return the C definition of an inline helper such as `maximum_float32`.
-
-    Args:
-        name: operation and argument type, in the form of `umakit.text.names.HELPER`.
-
-    Raises:
-        ValueError: there is no such helper.
-    """
+    """Return the C definition of an inline helper such as `maximum_float32`, a name of `HELPER`."""
     vector = VECTOR_HELPER.fullmatch(name)
     if vector is not None:
         return _vector_helper(vector)

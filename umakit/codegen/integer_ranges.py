@@ -35,12 +35,7 @@ MOST_ROUNDS = 3
 
 
 class IntegerRanges(Ranges):
-    """Computes ranges of the expressions of one lowered kernel.
-
-    Args:
-        constants: elements of constant buffers.
-        statements: statements of the kernel; None for expressions alone.
-    """
+    """Computes ranges of the expressions of one lowered kernel, or of expressions alone."""
 
     def __init__(
         self,
@@ -278,12 +273,7 @@ class IntegerRanges(Ranges):
 
 
 def kernel_ranges(kernel: Kernel, constants: Mapping[int, Elements] | None = None) -> IntegerRanges:
-    """Return the ranges of a kernel's integers.
-
-    Args:
-        kernel: a lowered kernel.
-        constants: the elements of constant inputs, by the input's number.
-    """
+    """Return the ranges of a kernel's integers."""
     known = {kernel.inputs[number].variable: e for number, e in (constants or {}).items()}
     own = [p.variable for p in (*kernel.outputs, *kernel.scratch) if not p.pool]
     return IntegerRanges(known, KernelStatements(kernel.body, own))
@@ -376,13 +366,7 @@ def _all_of(left: Range, right: Range) -> Range:
 
 
 def requantize_range(function: str, arguments: Sequence[Range], limits: Range) -> Range:
-    """Return the range of the result of a function of `umakit/requantize.h`.
-
-    Args:
-        function: name of the function.
-        arguments: ranges of the arguments.
-        limits: limits of the result's dtype.
-    """
+    """Return the range of the result of a function of `umakit/requantize.h`."""
     magnitudes = [max(abs(low), abs(high)) for low, high in arguments]
     if function == "umakit_add_and_clamp":
         return arguments[2][0], arguments[3][1]

@@ -75,7 +75,6 @@ def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) 
 
     Args:
         values: template values of the model, see `common_values`, with its `locks`.
-        backends: backends of the program's kernels by target name.
     """
     prefix = values["prefix_upper"]
     first = [f"{prefix}_INVALID_ARGUMENT", f"{prefix}_WORKSPACE_TOO_SMALL"]

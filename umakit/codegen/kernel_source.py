@@ -4,73 +4,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from umakit import tir, tvm_api
+from umakit.codegen.c_arithmetic import SUM_COMMENT, dtype
 from umakit.codegen.c_types import c_type
-from umakit.codegen.driver_headers import Argument, DriverHeaders, named_arguments
-from umakit.codegen.expressions import (
-    COMMA,
-    PRIMARY,
-    SUM_COMMENT,
-    UNARY,
-    ExpressionPrinter,
-    dtype,
-    overflow_comment,
-)
+from umakit.codegen.driver_call_source import INDENT, DriverCallPrinter
+from umakit.codegen.driver_headers import DriverHeaders
+from umakit.codegen.expressions import ExpressionPrinter
 from umakit.codegen.integer_ranges import IntegerRanges
 from umakit.codegen.kernel_statements import scalars
-from umakit.codegen.listing import wrapped, wrapped_call
+from umakit.codegen.listing import wrapped_call
 from umakit.codegen.part_source import PrintedParts, RangeOfPart
 from umakit.codegen.signed_sums import with_signed_sums
-from umakit.codegen.statuses import SCRATCH_TOO_SMALL, status_function
-from umakit.codegen.value_names import ValueNames
+from umakit.codegen.value_names import AXES, COMMON_SUBEXPRESSION, SCRATCH, VARIABLES, ValueNames
 from umakit.lower.check_statements import is_index_check
-from umakit.lower.driver_calls import DriverCall, Parameter, TextCall
+from umakit.lower.driver_calls import DriverCall, Parameter
 from umakit.lower.index_ranges import Elements
 from umakit.lower.kernels import Kernel
-from umakit.registration.kernels import SCRATCH_BYTES
 from umakit.registration.registered import ReplaceCallExtern
-from umakit.text.c_text import filled
 
 tirx = tvm_api.tirx
-INDENT = "    "
 NO_HEADERS = DriverHeaders()
-COMMON_SUBEXPRESSION = re.compile(r"cse_v\d+")
-"""Prefix of TVM's names for common subexpressions."""
-
-
-AXES = {
-    "nn": "image",
-    "ff": "output_channel",
-    "yy": "row",
-    "xx": "column",
-    "rc": "input_channel",
-    "ry": "kernel_row",
-    "rx": "kernel_column",
-}
-"""Loop variables of TVM's tensor operators, by their names there."""
-
-SCRATCH = {
-    "pad_temp": "padded_data",
-    "conv2d_nchw": "sums",
-    "conv2d_nchw_intermediate": "sums",
-    "conv2d_nhwc": "sums",
-    "conv2d_nhwc_intermediate": "sums",
-    "conv2d_nhwc_intermediate_rf": "partial_sums",
-    "conv2d_nhwc_rf": "partial_sums",
-    "group_conv2d_nchw": "sums",
-    "group_conv2d_nchw_intermediate": "sums",
-    "group_conv2d_nhwc": "sums",
-    "group_conv2d_nhwc_intermediate": "sums",
-    "matmul_intermediate": "sums",
-}
-"""Working memory of TVM's tensor operators, by its names there."""
-
-VARIABLES = {"group_conv2d_nchw": "sum", "group_conv2d_nchw_intermediate": "sum"}
-"""Arrays of one element of TVM's tensor operators, which are variables, by their names there."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +38,6 @@ class KernelSource:
         parameters: C declarations of the parameters.
         body: C text between the braces, indented.
         returns_status: whether the function returns `int32_t` instead of `void`.
-        helpers: names of the used inline helpers.
-        headers: required C headers.
         wraps: whether arithmetic could overflow, as far as ranges show.
         parts: ranges of loops; a call computes one of them. None if a call computes everything.
     """
@@ -113,16 +68,11 @@ def print_kernel(
     """Print a kernel.
 
     Args:
-        kernel: a lowered kernel.
         replace_call_extern: the backend's hook for external calls.
         overwritten: index of the input that the output overwrites: both become one parameter.
-        headers: the driver's headers, for names of the arguments of driver calls.
         constants: elements of inputs that are constants in all calls, by the input's index, to
             prove that arithmetic cannot overflow.
         inputs: names of inputs by index; other inputs are called `input` and a number.
-
-    Raises:
-        LoweringError: the kernel contains a TIR construct that cannot be printed as C.
     """
     kernel, ranges, wrapping_sums = with_signed_sums(kernel, constants)
     expressions = ExpressionPrinter(kernel.name, replace_call_extern, ranges)
@@ -132,10 +82,7 @@ def print_kernel(
     for store in tvm_api.collect(list(kernel.statements), tirx.BufferStore):
         expressions.write(store.buffer)
     for node in kernel.body:
-        if isinstance(node, DriverCall):
-            printer.print_driver_call(node)
-        else:
-            printer.print(node)
+        printer.print(node)
     if kernel.returns_status and not isinstance(kernel.body[-1], tirx.Return):
         printer.print_end()
     return KernelSource(
@@ -149,22 +96,7 @@ def print_kernel(
     )
 
 
-@dataclass(frozen=True)
-class _CheckedCall:
-    """A printed driver call with the check of its status.
-
-    Attributes:
-        print_return: prints the call as the last statement of the kernel.
-        start: number of the first line.
-        end: number of the line behind the last line.
-    """
-
-    print_return: Callable[[], None]
-    start: int
-    end: int
-
-
-class _StatementPrinter:
+class _StatementPrinter(DriverCallPrinter):
     def __init__(
         self,
         kernel: Kernel,
@@ -174,30 +106,17 @@ class _StatementPrinter:
         wrapping_sums: frozenset[Any],
         names: Mapping[int, str],
     ) -> None:
-        self._headers = headers
-        self.expressions = expressions
+        super().__init__(kernel, expressions, headers)
         self.wraps = bool(wrapping_sums)
         self._wrapping_sums = wrapping_sums
-        self.lines: list[str] = []
-        self._depth = 1
-        self._value_names = ValueNames(kernel.statements, self._known_name, expressions.is_data)
+        self._value_names = ValueNames(
+            kernel.statements, self._known_name, expressions.arithmetic.is_data
+        )
         self._scalars = scalars(kernel.statements)
         self._undefined: list[Any] = []
         # Named by their part, not by the network's tensors: equal kernels get equal text. Kernels
         # of our own name what they are given.
         self._keeps_names = kernel.keeps_names
-        for function in kernel.called_functions():
-            for name in (function, *headers.names(function)):
-                self.expressions.reserve(name)
-        for text in (node.text for node in kernel.driver_calls if node.text is not None):
-            for name in (*text.identifiers, status_function(kernel.target)):
-                self.expressions.reserve(name)
-        self._target = kernel.target
-        self._status: str | None = None
-        if kernel.calls_driver:
-            self._status = self.expressions.own_name("status")
-        self._checks = 0
-        self._last_call: _CheckedCall | None = None
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
         wanted = {p: names[n] for n, p in enumerate(kernel.inputs) if n in names}
         self._range = RangeOfPart.of(kernel.parts, self.expressions.own_name)
@@ -260,111 +179,13 @@ class _StatementPrinter:
             *(["\n"] if part else []),
         ]
 
-    def line(self, text: str) -> None:
-        """Print a line of C, after a comment if its arithmetic could overflow."""
-        self._comment_overflow()
-        self.lines.append(wrapped(f"{INDENT * self._depth}{text}") + "\n")
-
-    def _comment_overflow(self) -> None:
-        """Print a comment if arithmetic in the latest texts could overflow."""
-        wrapping, self.expressions.wrapping = self.expressions.wrapping, []
-        if wrapping:
-            self.wraps = True
-            self.lines.append(f"{INDENT * self._depth}{overflow_comment(wrapping)}\n")
-
-    def print_driver_call(self, node: DriverCall) -> None:
-        """Print a driver call with named operands."""
-        self._declare_undefined()
-        if node.text is not None:
-            texts = [
-                self.expressions.name(operand.variable)
-                if isinstance(operand, Parameter)
-                else self.expressions.text(operand, PRIMARY)
-                for operand in node.operands
-            ]
-            self._text_call(node.text, dict(zip(node.text.names, texts, strict=True)))
-            return
-        arguments = [
-            Argument(self.expressions.name(operand.variable), is_integer=bool(operand.pool))
-            if isinstance(operand, Parameter)
-            else self._argument(operand)
-            for operand in node.operands
-        ]
-        self._checked_call(node.function, arguments)
-
-    def _text_call(self, node: TextCall, operands: Mapping[str, str]) -> None:
-        """Print a text call after a check that its scratch suffices."""
-        self._comment_overflow()
-        if node.scratch is not None:
-            size = node.scratch.filled(operands)
-            size = size if node.scratch.function else f"({size})"
-            self.line(f"if ((int64_t){size} > (int64_t){operands[SCRATCH_BYTES]}) {{")
-            self.line(f"{INDENT}return {SCRATCH_TOO_SMALL};")
-            self.line("}")
-        arguments = [filled(each, operands) for each in node.call.arguments]
-        start = f"{INDENT * self._depth}"
-        if not node.call.returns_status:
-            call = f"{start}(void){node.call.function}("
-            self.lines.append(wrapped_call(call, arguments) + "\n")
-            return
-        # The function's result may be an enumeration.
-        call = f"{status_function(self._target)}((int32_t){node.call.function}("
-        first = len(self.lines)
-        self.lines.append(wrapped_call(f"{start}{self._status} = {call}", arguments, "));") + "\n")
-        self._return_status()
-        returned = wrapped_call(f"{start}return {call}", arguments, "));") + "\n"
-        self._note_last(first, lambda: self.lines.append(returned))
-
-    def _argument(self, expression: tvm_api.PrimExpr) -> Argument:
-        plain, operand = (self.expressions.text(expression, least) for least in (COMMA, UNARY))
-        value = tvm_api.integer_value(expression)
-        return Argument(plain, value, _is_integer(expression), plain != operand)
-
-    def _checked_call(self, function: str, arguments: Sequence[Argument]) -> None:
-        """Print a driver call and a return of its status if the status is not zero."""
-        self._comment_overflow()
-        first = len(self.lines)
-        call = self.expressions.external_call(function, [item.text for item in arguments])
-        self._call(f"{self._status} = ", call, function, arguments)
-        self._return_status()
-        self._note_last(first, lambda: self._call("return ", call, function, arguments))
-
-    def _return_status(self) -> None:
-        """Print a return of the status if the status is not zero."""
-        self.line(f"if ({self._status} != 0) {{")
-        self.line(f"{INDENT}return {self._status};")
-        self.line("}")
-        self._checks += 1
-
-    def _note_last(self, first: int, print_return: Callable[[], None]) -> None:
-        """Note a call with a status as possibly the last call of the kernel."""
-        if self._depth == 1:
-            self._last_call = _CheckedCall(print_return, first, len(self.lines))
-
-    def _call(self, start: str, call: str, function: str, arguments: Sequence[Argument]) -> None:
-        """Print a driver call after the start of a statement."""
-        if call == f"{function}({', '.join(item.text for item in arguments)})":
-            parameters = self._headers.parameters(function, len(arguments))
-            start = f"{INDENT * self._depth}{start}{function}("
-            self.lines.append(wrapped_call(start, named_arguments(arguments, parameters)) + "\n")
-        else:  # the backend's own text
-            self.line(f"{start}{call};")
-
-    def print_end(self) -> None:
-        """Print the return of 0, or of the last driver call's status if no statement follows the
-        call."""
-        last = self._last_call
-        if last is None or last.end != len(self.lines):
-            self.line("return 0;")
-            return
-        del self.lines[last.start :]
-        self._checks -= 1
-        last.print_return()
-
-    def print(self, statement: tvm_api.Stmt) -> None:
-        kind = type(statement).__name__
+    def print(self, statement: DriverCall | tvm_api.Stmt) -> None:
         if self._undefined and not self._defines(statement):
             self._declare_undefined()
+        if isinstance(statement, DriverCall):
+            self.print_driver_call(statement)
+            return
+        kind = type(statement).__name__
         handler = getattr(self, f"_print_{kind}", None)
         if handler is None:
             raise self.expressions.unsupported(f"TIR statement {kind}")
@@ -422,13 +243,13 @@ class _StatementPrinter:
             self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name} = {value};")
             return
         target = self.expressions.element(statement.buffer, statement.indices)
-        added = _added(statement, self.expressions.ranges)
+        added = _added(statement, self.expressions.arithmetic.ranges)
         if added is not None:
             self.line(f"{target} += {self.expressions.text(added)};")
         else:
             self.line(f"{target} = {self.expressions.text(statement.value)};")
 
-    def _defines(self, statement: tvm_api.Stmt) -> bool:
+    def _defines(self, statement: DriverCall | tvm_api.Stmt) -> bool:
         """Whether a statement initializes the variable allocated right before."""
         return (
             isinstance(statement, tirx.BufferStore)
@@ -449,7 +270,7 @@ class _StatementPrinter:
 
     def _print_Bind(self, statement: tvm_api.Stmt) -> None:
         value = self.expressions.text(statement.value)
-        self.expressions.bind(statement.var, statement.value)
+        self.expressions.arithmetic.bind(statement.var, statement.value)
         type_ = self.expressions.type_of(statement.var)
         is_common = COMMON_SUBEXPRESSION.fullmatch(str(statement.var.name))
         wanted = self._value_names.name(statement) if is_common else None
@@ -505,12 +326,6 @@ class _StatementPrinter:
 def _scratch_names(kernel: Kernel) -> dict[Parameter, str]:
     names = {parameter: SCRATCH.get(str(parameter.variable.name)) for parameter in kernel.scratch}
     return {parameter: name for parameter, name in names.items() if name is not None}
-
-
-def _is_integer(expression: tvm_api.PrimExpr) -> bool:
-    is_pointer = tvm_api.pointed_buffer(expression) is not None
-    type_ = str(getattr(expression.ty, "dtype", ""))
-    return not is_pointer and type_.startswith(("int", "uint"))
 
 
 def _added(store: tvm_api.Stmt, ranges: IntegerRanges) -> tvm_api.PrimExpr | None:

@@ -25,7 +25,6 @@ class Condition:
     """A condition around a statement.
 
     Attributes:
-        expression: the condition of an `if`.
         holds: True in the first case, False in the other.
     """
 
@@ -46,7 +45,6 @@ class Store:
     """A store to a buffer that only the kernel itself writes.
 
     Attributes:
-        value: stored value.
         index: index of the element; None if there are several indices.
         loops: the loops around the store and inside the buffer's allocation.
         conditions: the conditions around the store.
@@ -64,7 +62,6 @@ class OwnBuffer:
 
     Attributes:
         depth: number of loops around the allocation.
-        stores: the stores to the buffer and its views.
     """
 
     depth: int
@@ -144,8 +141,7 @@ class KernelStatements:
     def _learn_Evaluate(self, node: tvm_api.Stmt, loops: Loops, conditions: Conditions) -> None:
         self._learn_lets(node.value)
 
-    def _learn_Return(self, node: tvm_api.Stmt, loops: Loops, conditions: Conditions) -> None:
-        self._learn_lets(node.value)
+    _learn_Return = _learn_Evaluate
 
     def _learn_AllocBuffer(self, node: tvm_api.Stmt, loops: Loops, conditions: Conditions) -> None:
         self.buffers[node.buffer] = OwnBuffer(len(loops))

@@ -21,11 +21,7 @@ EARLY = 0.4
 
 
 def wrapped(line: str) -> str:
-    """Break a line of C without comments into lines that fit.
-
-    Args:
-        line: the indented line, without a line break at the end.
-    """
+    """Break a line of C without comments into lines that fit."""
     if len(line) <= WIDTH or '"' in line or "\n" in line:
         return line
     indent = len(line) - len(line.lstrip())
@@ -49,7 +45,6 @@ def wrapped_call(start: str, arguments: Sequence[str], end: str = ");") -> str:
 
     Args:
         start: indented text up to the opening parenthesis.
-        arguments: C text of each argument, possibly with a leading comment.
         end: text after the last argument.
     """
     pieces = [f"{argument}," for argument in arguments[:-1]]
@@ -89,7 +84,6 @@ class Use:
     """A constant as a parameter of a layer.
 
     Attributes:
-        label: name of the layer.
         part: name of the parameter, for example `weights`.
         kernel: the layer's kernel; None for a copy.
         operators: names of the layer's operators in Relax.
@@ -118,11 +112,7 @@ def uses_of_constants(program: Program) -> dict[str, list[Use]]:
 
 
 def constant_comment(tensor: Tensor, uses: Sequence[Use]) -> str:
-    """Return a C comment about a constant: its role in layers, type, layout and size.
-
-    Args:
-        uses: uses of the constant in the program.
-    """
+    """Return a C comment about a constant: its role in layers, type, layout and size."""
     shape = ", ".join(map(str, tensor.shape))
     facts = [f"{c_comment(tensor.label)}: {tensor.dtype}[{shape}]", *_facts(tensor, uses)]
     facts.append(f"{tensor.size:,} bytes")
@@ -160,11 +150,7 @@ def _facts(tensor: Tensor, uses: Iterable[Use]) -> list[str]:
 
 
 def comment(text: str) -> str:
-    """Return a C comment of short lines, as far as words allow.
-
-    Args:
-        text: the text; names are already escaped for comments.
-    """
+    """Return a C comment of short lines, as far as words allow; names in the text are escaped."""
     lines = textwrap.wrap(text, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
     return f"/* {(chr(10) + ' * ').join(lines)} */"
 
@@ -173,19 +159,19 @@ def table_of_layers(program: Program, functions: Sequence[str], prefix: str) -> 
     """Return the lines of the table of layers: a head, and one line for each layer.
 
     Args:
-        program: the program.
         functions: name of the C function of each call; empty for a copy.
         prefix: prefix of all functions, left out in the table.
     """
     rows = [HEAD]
     labels = shortened_apart([c_comment(call.label) for call in program.calls], LONGEST_CELL)
     for number, (call, function) in enumerate(zip(program.calls, functions, strict=True)):
+        operators = ", ".join(name.rpartition(".")[2] for name in call.operators)
         rows.append(
             (
                 str(number),
                 labels[number],
                 call.target,
-                _cell(", ".join(name.rpartition(".")[2] for name in call.operators) or "copy"),
+                shortened(c_comment(operators or "copy"), LONGEST_CELL),
                 _shapes(program, call),
                 function.removeprefix(f"{prefix}_") or "memcpy",
                 f"{call.macs:,}",
@@ -193,12 +179,13 @@ def table_of_layers(program: Program, functions: Sequence[str], prefix: str) -> 
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    return ["  ".join(map(_padded, row, widths, RIGHT)).rstrip() for row in rows]
+    forms = [f"{side}{width}" for side, width in zip(SIDES, widths, strict=True)]
+    return ["  ".join(map(format, row, forms)).rstrip() for row in rows]
 
 
 HEAD = ("no.", "layer", "target", "operators", "shapes", "function", "MACs", "constants")
-RIGHT = (True, False, False, False, False, False, True, True)
-"""Columns whose cells stand on the right."""
+SIDES = "><<<<<>>"
+"""The sides of the columns on which their cells stand."""
 
 
 def terms(
@@ -209,7 +196,6 @@ def terms(
     Args:
         functions: name of the C function of each call; empty for a copy.
         memories: names of the pools and the weights blob behind the caller's pointers.
-        scratchpads: names of memories that only accelerators can access.
     """
     sentences = []
     named = [function for function in functions if function]
@@ -226,14 +212,6 @@ def terms(
     if offsets:
         sentences.append(f"Offsets of tensors are in bytes: {'; '.join(offsets)}.")
     return [line for text in sentences for line in textwrap.wrap(text, WIDTH - len(" * "))]
-
-
-def _padded(text: str, width: int, right: bool) -> str:
-    return text.rjust(width) if right else text.ljust(width)
-
-
-def _cell(name: str) -> str:
-    return shortened(c_comment(name), LONGEST_CELL)
 
 
 def _shapes(program: Program, call: KernelCall) -> str:

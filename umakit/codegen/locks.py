@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks of accelerators.
-
-A run locks its accelerators before its first driver call, or reports that another run holds a lock.
-All libraries of a program share the locks, since they share the accelerators.
-"""
+"""Locks of accelerators: a run locks its accelerators before its first driver call, or reports that
+another run holds a lock. All libraries of a program share the locks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from umakit.lower import Kernel
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
 from umakit.text.names import header_of
@@ -17,25 +13,14 @@ from umakit.text.rendering import render
 
 
 def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Return the names of the accelerators that a run locks, in alphabetical order.
-
-    A run locks each accelerator whose kernels call a driver that is not registered as reentrant.
-
-    Args:
-        backends: backends of the program's kernels by target name.
-    """
+    """Return the accelerators, sorted, whose kernels call a driver that is not reentrant."""
     calling = {
         kernel.target
         for kernel in program.kernels.values()
         if kernel.target in backends and not backends[kernel.target].is_reentrant
-        if _calls_driver(kernel)
+        if any(header_of(function) is None for function in kernel.called_functions())
     }
     return tuple(sorted(calling))
-
-
-def _calls_driver(kernel: Kernel) -> bool:
-    """Whether a kernel calls a C function that is not in the C standard library."""
-    return any(header_of(function) is None for function in kernel.called_functions())
 
 
 def lock_source(backend: str) -> str:

@@ -10,24 +10,14 @@ from typing import Any
 import numpy as np
 
 from umakit.codegen import constants
-from umakit.codegen.c_types import c_type, float_literal
-from umakit.codegen.constants import (
-    CONSTANT_ALIGNMENT,
-    HEADER_SIZE,
-    MAGIC,
-    VERSION,
-    WeightsLayout,
-    code_identity,
-    weights_blob,
-)
+from umakit.codegen.c_types import c_type
+from umakit.codegen.constants import WeightsLayout, code_identity, weights_blob
 from umakit.codegen.driver_names import exported_includes, is_simulated, library_headers
 from umakit.codegen.helpers import helper_definition, helper_order
 from umakit.codegen.interface_comments import (
     constants_of_backends,
-    dma_alignments,
     dma_constants,
     failure_comment,
-    interface_alignments,
     kernel_comment,
 )
 from umakit.codegen.kernel_source import KernelSource
@@ -35,30 +25,17 @@ from umakit.codegen.listing import constant_comment, table_of_layers, terms, use
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.part_source import parts_function
 from umakit.codegen.shared_kernels import KernelUse, kernel_name, kernel_use, print_kernels
-from umakit.codegen.statuses import (
-    LEAST,
-    MOST,
-    SCRATCH_TOO_SMALL,
-    SCRATCH_TOO_SMALL_STATUS,
-    called_by_text,
-    checks_scratch,
-    own_statuses,
-)
-from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
+from umakit.codegen.template_values import chosen_macro, common_values, interface_prefix
 from umakit.machine.cpu_choice import CpuChoice
-from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.plan import MemoryPlan
 from umakit.partition.report import CPU
 from umakit.program.descriptions import KernelDescription, describe
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.program.symbols import PLACE
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
-from umakit.text.names import INTERFACE_NAMES, INTERFACE_PREFIX, MEMORY_HEADER, unique
+from umakit.text.names import INTERFACE_NAMES, MEMORY_HEADER, unique
 from umakit.text.rendering import Code, render
-from umakit.version import __version__
-
-MOST_OF_32_BITS = 2**31 - 1
-"""Maximum size in bytes of an object on a 32-bit target, `PTRDIFF_MAX`."""
 
 
 @dataclass(frozen=True)
@@ -69,154 +46,9 @@ class KernelSymbol:
     source: KernelSource
 
 
-def interface_prefix(name: str) -> str:
-    """Return `tvmgen_NAME`, the prefix of all symbols of a model."""
-    return f"{INTERFACE_PREFIX}{name}"
-
-
-def chosen_macro(prefix: str, choice: CpuChoice) -> str:
-    """Return the macro that a header defines for the CPU chosen by the preprocessor."""
-    return f"{prefix}_for_{choice.suffix}".upper()
-
-
-def tensor_view(tensor: Tensor) -> dict[str, Any]:
-    """Return the template values for a tensor."""
-    quantization = tensor.quantization
-    return {
-        "name": tensor.name,
-        "label": tensor.label,
-        "c_type": c_type(tensor.dtype),
-        "dtype": tensor.dtype,
-        "shape": tensor.shape,
-        "size": tensor.size,
-        "count": tensor.elements,
-        "elements": max(1, tensor.elements),
-        # Decimal: C++ had no hexadecimal floats before 2017.
-        "scale": float_literal(quantization.scale, "float32") if quantization else "",
-        "zero_point": quantization.zero_point if quantization else 0,
-        "next_state": tensor.next_state,
-    }
-
-
-def common_values(
-    program: Program,
-    plan: MemoryPlan,
-    layout: WeightsLayout | None,
-    backends: Mapping[str, Backend],
-) -> dict[str, Any]:
-    """Return the template values common to all files of a model.
-
-    Args:
-        program: the straight-line program.
-        plan: memory plan of the program.
-        layout: layout of the weights blob; None for constants in C.
-        backends: backends of the program's kernels by target name.
-    """
-    prefix = interface_prefix(program.name)
-    inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
-    outputs = [tensor_view(program.tensors[name]) for name in program.outputs]
-    alignments = interface_alignments(program, backends)
-    for tensor in inputs + outputs:
-        tensor["alignment"] = alignments.get(tensor["name"], 1)
-    c_names = {tensor["label"]: tensor["name"] for tensor in outputs}
-    for tensor in inputs:
-        tensor["next_name"] = c_names.get(tensor["next_state"], "")
-    states = [tensor for tensor in inputs if tensor["next_state"]]
-    return {
-        "umakit_version": __version__,
-        "name": program.name,
-        "prefix": prefix,
-        "prefix_upper": prefix.upper(),
-        "stem": prefix,
-        "guard": "",
-        "cpus": [],
-        "inputs": inputs,
-        "outputs": outputs,
-        "states": states,
-        "stateful": bool(states),
-        "quantized": any(tensor["scale"] for tensor in inputs + outputs),
-        "pools": [_pool_view(prefix, pool) for pool in plan.supplied],
-        "large_object": _large_object(program, plan, layout),
-        "workspace_size": plan.arena_size,
-        "blob": _blob_view(layout) if layout else None,
-        "backends_used": bool(backends),
-        "has_drivers": bool(backends.keys() - called_by_text(program)),
-        "dma_alignments": dma_alignments(backends),
-        "aligned_tensors": {
-            alignment: [name for name, each in alignments.items() if each == alignment]
-            for alignment in sorted(set(alignments.values()))
-        },
-        "index_checks": _index_checks(program),
-        "has_index_checks": program.index_checks,
-        "cpu": _cpu_view(program),
-        "most_parts": program.parts,
-        "index_out_of_range": INDEX_OUT_OF_RANGE,
-        "own_statuses": own_statuses(program, backends),
-        "least_status": LEAST,
-        "most_status": MOST,
-        "checks_scratch": checks_scratch(program),
-        "scratch_too_small": SCRATCH_TOO_SMALL_STATUS,
-        "scratch_too_small_macro": SCRATCH_TOO_SMALL,
-    }
-
-
-def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | None) -> int:
-    """Return the size of the largest tensor or pool if it exceeds 32 bits, else 0."""
-    kept_apart = {Role.INPUT, Role.OUTPUT, Role.CONSTANT}
-    sizes = [t.size for t in program.tensors.values() if t.role in kept_apart]
-    sizes += [pool.size for pool in plan.supplied] + ([layout.size] if layout else [])
-    largest = max(sizes, default=0)
-    return largest if largest > MOST_OF_32_BITS else 0
-
-
 def _is_own(header: str) -> bool:
     """Whether a header is exported with the library."""
     return header.startswith("umakit/")
-
-
-def _cpu_view(program: Program) -> dict[str, str] | None:
-    """Return the description of the CPU for the C; None for any CPU."""
-    cpu = program.cpu
-    if cpu is None:
-        return None
-    missing = " || ".join(f"!defined({macro})" for macro in cpu.macros) or "0"
-    vectors = ", with vectors of gcc and clang" if cpu.has_vectors else ""
-    flags = " ".join(cpu.flags)
-    return {"name": cpu.name, "is_missing": missing, "flags": flags, "vectors": vectors}
-
-
-def _index_checks(program: Program) -> list[dict[str, Any]]:
-    """Return numbers and status names of the layers that check indices."""
-    return [
-        {"layer": number, "text": _index_text(number, call)}
-        for number, call in enumerate(program.calls)
-        if call.kernel and program.kernels[call.kernel].checks_indices
-    ]
-
-
-def _index_text(number: int, call: KernelCall) -> str:
-    operators = f" ({' + '.join(call.operators)})" if call.operators else ""
-    return f"layer {number}, {call.label}{operators}: an index is out of range"
-
-
-def _pool_view(prefix: str, plan: PoolPlan) -> dict[str, Any]:
-    return {
-        "name": plan.pool.name,
-        "macro": f"{prefix}_{plan.pool.name}".upper(),
-        "size": plan.size,
-        "alignment": plan.pool.alignment,
-    }
-
-
-def _blob_view(layout: WeightsLayout) -> dict[str, Any]:
-    return {
-        "magic": MAGIC.decode(),
-        "magic_bytes": list(MAGIC),
-        "version": VERSION,
-        "header_size": HEADER_SIZE,
-        "alignment": CONSTANT_ALIGNMENT,
-        "data_size": layout.size,
-    }
 
 
 @dataclass(frozen=True)
@@ -246,54 +78,33 @@ def generate_code(
     """Print a program as C.
 
     Args:
-        program: the straight-line program.
-        plan: memory plan of the program.
-        backends: backends of the program's kernels by target name.
         layout: layout of a weights blob; None puts constants into C.
         choice: the CPU of these files in an export for several CPUs: the files get its name, and
             the preprocessor chooses it. None in an export for one CPU.
-
-    Raises:
-        LoweringError: a kernel contains a construct that cannot be printed as C.
     """
     locked = locked_backends(program, backends)
     values = {**common_values(program, plan, layout, backends), "locks": locks_view(locked)}
     prefix = str(values["prefix"])
     if choice is not None:
         values |= {"stem": f"{prefix}_{choice.suffix}", "guard": chosen_macro(prefix, choice)}
-    model = _model_file(program, plan, backends, layout, values)
+    text, functions, code = _model_file(program, plan, backends, layout, values)
     sources = {
         f"include/{prefix}.h": render(
             "library/model.h.j2", **values, failure_comment=failure_comment(values, backends)
         ),
-        f"src/{values['stem']}.c": model.text,
+        f"src/{values['stem']}.c": text,
         f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
         **lock_files(locked),
     }
     if layout is None:
         sources |= _constant_files(program, values, backends)
-        return GeneratedCode(sources, model.functions, None, locked)
-    identity = code_identity(layout, model.code)
+        return GeneratedCode(sources, functions, None, locked)
+    identity = code_identity(layout, code)
     sources[f"src/{prefix}_weights.c"] = render(
         "library/weights.c.j2",
         **{**values, "blob": {**values["blob"], "identity": list(identity)}},
     )
-    return GeneratedCode(sources, model.functions, weights_blob(program, layout, identity), locked)
-
-
-@dataclass(frozen=True)
-class _ModelFile:
-    """The C file with all kernels and the steps of a program.
-
-    Attributes:
-        text: the file.
-        functions: as in `GeneratedCode`.
-        code: the parts of the text that decide how constants are read.
-    """
-
-    text: str
-    functions: tuple[str, ...]
-    code: list[str]
+    return GeneratedCode(sources, functions, weights_blob(program, layout, identity), locked)
 
 
 def _model_file(
@@ -302,8 +113,13 @@ def _model_file(
     backends: Mapping[str, Backend],
     layout: WeightsLayout | None,
     values: Mapping[str, Any],
-) -> _ModelFile:
-    """Print the kernels and steps of a program; `values` are those of `common_values`."""
+) -> tuple[str, tuple[str, ...], list[str]]:
+    """Print the kernels and steps of a program; `values` are those of `common_values`.
+
+    Returns:
+        The C file, the functions of `GeneratedCode`, and the parts of the file that decide how
+        constants are read.
+    """
     prefix = str(values["prefix"])
     definitions, symbols = _print_kernels(program, plan, backends, layout is None)
     comments = _kernel_comments(program, plan, backends, symbols)
@@ -338,7 +154,7 @@ def _model_file(
         has_parts=any(symbol.source.parts for symbol in symbols.values()),
         has_device_status=any(is_simulated(backend) for backend in backends.values()),
     )
-    return _ModelFile(text, functions, [*definitions, *(step["call"] for step in steps)])
+    return text, functions, [*definitions, *(step["call"] for step in steps)]
 
 
 def _memories(places: Iterable[str], plan: MemoryPlan) -> tuple[list[str], list[str]]:
@@ -483,7 +299,6 @@ class _StepPrinter:
         self.places: dict[str, dict[str, tuple[int, str]]] = {}
 
     def step(self, call: KernelCall) -> dict[str, Any]:
-        """Return the template values of one call."""
         comment = f"{call.label} ({call.target})"
         if not call.kernel:
             target, source = (self._argument(name) for name in (*call.outputs, *call.inputs))

@@ -34,12 +34,7 @@ class RangeOfPart:
 
     @classmethod
     def of(cls, parts: Parts | None, own_name: Callable[[str], str]) -> RangeOfPart | None:
-        """Return the range of a kernel; None if it has no parts.
-
-        Args:
-            parts: parts of the kernel, or None.
-            own_name: function that returns an unused name of the kernel.
-        """
+        """Return the range of a kernel; None if it has no parts."""
         if parts is None:
             return None
         return cls(parts, own_name(PART), own_name("first_turn"), own_name("end_turn"))
@@ -81,7 +76,6 @@ class PrintedParts:
 
     @classmethod
     def of(cls, kernel: Kernel, parts: Parts) -> PrintedParts:
-        """Return the functions around a kernel."""
         steps = (scratch_step(each.elements, each.dtype) for each in kernel.scratch)
         return cls(parts.count, tuple(steps))
 
@@ -89,8 +83,6 @@ class PrintedParts:
         """Return the C text after the kernel's definition.
 
         Args:
-            name: name of the kernel's function.
-            prefix: prefix of the model's symbols.
             parameters: C declarations of the kernel's parameters, the part's number last.
         """
         pointers = [each.replace("restrict ", "") for each in parameters[:-1]]

@@ -12,12 +12,8 @@ from typing import Any
 
 from umakit.codegen.interface_comments import failure_comment
 from umakit.codegen.locks import locked_backends, locks_view
-from umakit.codegen.model_source import (
-    GeneratedCode,
-    chosen_macro,
-    common_values,
-    generate_code,
-)
+from umakit.codegen.model_source import GeneratedCode, generate_code
+from umakit.codegen.template_values import chosen_macro, common_values
 from umakit.errors import LibraryError
 from umakit.machine.cpu import GENERIC
 from umakit.memory.plan import PlannedProgram
@@ -37,14 +33,9 @@ def generate_for_cpus(
 
     Args:
         networks: the network for each CPU, in the order in which the preprocessor chooses.
-        backends: backends of the programs' kernels by target name.
 
     Returns:
         The files by path relative to `codegen/host`, and the generated code of each CPU.
-
-    Raises:
-        LibraryError: accelerators take other layers for one CPU than for another.
-        LoweringError: a kernel contains a construct that cannot be printed as C.
     """
     values = values_for_cpus(networks, backends)
     codes = [
@@ -64,17 +55,7 @@ def generate_for_cpus(
 def values_for_cpus(
     networks: Sequence[PlannedProgram], backends: Mapping[str, Backend]
 ) -> dict[str, Any]:
-    """Return the template values common to all files of a model for several CPUs.
-
-    Args:
-        networks, backends: as in `generate_for_cpus`.
-
-    Returns:
-        The values of `common_values` with the largest sizes, and the differing values under `cpus`.
-
-    Raises:
-        LibraryError: accelerators take other layers for one CPU than for another.
-    """
+    """Return the template values common to all files of a model for several CPUs."""
     all_values = [common_values(each.program, each.memory, None, backends) for each in networks]
     last = networks[-1]
     for each, values in zip(networks, all_values, strict=True):
@@ -118,11 +99,7 @@ def _cpu_view(network: PlannedProgram, values: Mapping[str, Any]) -> dict[str, A
 def _check_alike(
     one: PlannedProgram, other: PlannedProgram, values: Mapping[str, Any], others: Mapping[str, Any]
 ) -> None:
-    """Refuse networks whose interfaces or accelerators differ.
-
-    Raises:
-        LibraryError: names the CPUs.
-    """
+    """Refuse networks whose interfaces or accelerators differ."""
     differing = [name for name in values if name not in DIFFER and values[name] != others[name]]
     if _offloaded(one.program) != _offloaded(other.program) or differing:
         raise LibraryError(

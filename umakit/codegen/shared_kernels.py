@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy.typing as npt
 
 from umakit.codegen.driver_headers import DriverHeaders, driver_headers
 from umakit.codegen.kernel_source import NO_HEADERS, KernelSource, print_kernel
@@ -38,10 +35,6 @@ def kernel_name(program: Program, calls: Sequence[KernelCall]) -> str:
     """Return the name of a kernel: of its layer; of several layers, the operators and the result.
 
     For example `add_relu_16x8x8`, without the number of images if that is 1.
-
-    Args:
-        program: the straight-line program.
-        calls: all calls of the kernel.
     """
     first = calls[0]
     if len(calls) == 1 or not first.operators:
@@ -62,14 +55,8 @@ def print_kernels(
     constants of the calls shows the sums that cannot overflow.
 
     Args:
-        program: the straight-line program.
-        plan: memory plan of the program.
-        backends: backends of the program's kernels by target name.
         constants_are_known: whether constants are part of the code; constants of a weights blob may
             be exchanged.
-
-    Raises:
-        LoweringError: a kernel contains a construct that cannot be printed as C.
     """
     calls: dict[KernelUse, list[KernelCall]] = {}
     for call in program.calls:
@@ -135,14 +122,9 @@ def _constant_elements(program: Program, calls: Sequence[KernelCall]) -> dict[in
     """Return the ranges of inputs that are integer constants in all calls, by index."""
     found = {}
     for number, names in enumerate(zip(*(call.inputs for call in calls), strict=True)):
-        arrays = [_constant(program, name) for name in names]
+        arrays = [program.constants.get(name) for name in names]
         known = [a for a in arrays if a is not None and a.size and a.dtype.kind in "iu"]
         if len(known) == len(names):
             ranges = [(int(array.min()), int(array.max())) for array in known]
             found[number] = Elements((min(r[0] for r in ranges), max(r[1] for r in ranges)))
     return found
-
-
-def _constant(program: Program, name: str) -> npt.NDArray[Any] | None:
-    is_constant = program.tensors[name].role is Role.CONSTANT
-    return program.constants[name] if is_constant else None

@@ -28,7 +28,6 @@ def with_signed_sums(
     """Make local sums that cannot overflow signed.
 
     Args:
-        kernel: a lowered kernel.
         constants: the elements of constant inputs, by the input's number.
 
     Returns:

@@ -31,9 +31,7 @@ class OwnStatuses:
     """The statuses of a backend with its own numbers.
 
     Attributes:
-        backend: name of the backend.
         base: number added to each status.
-        meanings: texts by status.
     """
 
     backend: str
@@ -42,7 +40,6 @@ class OwnStatuses:
 
     @property
     def function(self) -> str:
-        """Name of the C function that adds the base."""
         return status_function(self.backend)
 
 
@@ -52,12 +49,7 @@ def status_function(backend: str) -> str:
 
 
 def own_statuses(program: Program, backends: Mapping[str, Backend]) -> list[OwnStatuses]:
-    """Return the statuses of backends whose text calls return a status.
-
-    Args:
-        program: the straight-line program.
-        backends: backends of the program's kernels by target name.
-    """
+    """Return the statuses of backends whose text calls return a status."""
     called = {target for target, text in _texts(program) if text.call.returns_status}
     return [
         OwnStatuses(name, BASE * number, backends[name].configuration.status_meanings)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of common subexpressions in C, by their axis, bound or index.
+"""Names in C of TVM's loop variables, working memory and common subexpressions.
 
-TVM's pass only numbers common subexpressions. The loop variables in an expression, the loops that
-it bounds and the buffers that it indexes tell its purpose. The names are for readers only: nothing
-depends on them.
+TVM's pass only numbers common subexpressions. The loop variables in an expression, and the loops
+and buffers that the expression bounds and indexes, tell its purpose. Nothing depends on the names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from umakit import tvm_api
-from umakit.codegen.expressions import dtype
+from umakit.codegen.c_arithmetic import dtype
 
 tirx = tvm_api.tirx
 
@@ -25,6 +25,39 @@ the columns and channels of a row, which are one run in memory."""
 
 DIVIDE = ("Div", "FloorDiv", "RShift")
 REMAINDER = ("Mod", "FloorMod", "BitwiseAnd")
+
+COMMON_SUBEXPRESSION = re.compile(r"cse_v\d+")
+"""TVM's names for common subexpressions."""
+
+AXES = {
+    "nn": "image",
+    "ff": "output_channel",
+    "yy": "row",
+    "xx": "column",
+    "rc": "input_channel",
+    "ry": "kernel_row",
+    "rx": "kernel_column",
+}
+"""Loop variables of TVM's tensor operators, by their names there."""
+
+SCRATCH = {
+    "pad_temp": "padded_data",
+    "conv2d_nchw": "sums",
+    "conv2d_nchw_intermediate": "sums",
+    "conv2d_nhwc": "sums",
+    "conv2d_nhwc_intermediate": "sums",
+    "conv2d_nhwc_intermediate_rf": "partial_sums",
+    "conv2d_nhwc_rf": "partial_sums",
+    "group_conv2d_nchw": "sums",
+    "group_conv2d_nchw_intermediate": "sums",
+    "group_conv2d_nhwc": "sums",
+    "group_conv2d_nhwc_intermediate": "sums",
+    "matmul_intermediate": "sums",
+}
+"""Working memory of TVM's tensor operators, by its names there."""
+
+VARIABLES = {"group_conv2d_nchw": "sum", "group_conv2d_nchw_intermediate": "sum"}
+"""Arrays of one element of TVM's tensor operators, which are variables, by their names there."""
 
 Expression = tvm_api.PrimExpr
 

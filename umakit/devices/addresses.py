@@ -26,15 +26,7 @@ FORMS = {SSH: "ssh://[USER@]HOST[:PORT][/FOLDER]", RPC: "rpc://HOST:PORT"}
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a machine.
-
-    Attributes:
-        scheme: `SSH` or `RPC`.
-        host: host name or IP address; for SSH also a name of `~/.ssh/config`.
-        user: remote user; empty for SSH's choice.
-        port: port; None for SSH's choice.
-        folder: absolute parent of the temporary folder; empty for the machine's choice.
-    """
+    """The address of a machine."""
 
     scheme: str
     host: str
@@ -55,20 +47,13 @@ def is_address(text: str) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """Return the parts of an address.
-
-    Args:
-        text: an address with its scheme.
-
-    Raises:
-        InputError: the address is malformed.
-    """
+    """Return the parts of an address."""
     scheme, _, rest = text.partition("://")
     if scheme not in FORMS:
         raise InputError(f"{text!r} is no address", fix=f"write {' or '.join(FORMS.values())}")
     found = FORM.fullmatch(rest)
     port = None if found is None or found["port"] is None else int(found["port"])
-    is_wrong = found is None or (port is not None and not 0 < port < 65536)
+    is_wrong = port is not None and not 0 < port < 65536
     if found is None or is_wrong or (scheme == RPC and _has_more(found, port)):
         raise InputError(f"{text!r} is no address of a machine", fix=f"write {FORMS[scheme]}")
     folder = (found["folder"] or "").rstrip("/")

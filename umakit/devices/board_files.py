@@ -12,14 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from umakit.devices.addresses import FORMS, is_address, parse_address
 from umakit.devices.device import (
@@ -50,38 +43,7 @@ Word = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"
 
 
 class Board(BaseModel):
-    """The content of a device's TOML file.
-
-    Attributes:
-        base: name of one of umakit's devices, the source of all omitted values.
-        name: name in messages and of the folder of programs; default: the name of the file.
-        description: description in one line.
-        compiler: the C compiler.
-        flags: compiler flags for the processor, needed in every call.
-        size: the program that prints section sizes, such as binutils' `size`.
-        packages: Debian packages of the programs, for messages.
-        linking: flags for linking a program.
-        sources: C and assembly files of every program, such as start-up code.
-        linker_script: the linker script; needed without an operating system.
-        replaced: C files with `math.h` functions that replace the C library's.
-        load: command to run before `run`, for example to write a flash memory.
-        run: command that runs a program and ends with the program; empty if this machine runs
-            programs.
-        output: transport of inputs, outputs and the report: `files` (the program opens files in the
-            working folder), `semihosting` (a debugger or an emulator opens the files) or `serial`
-            (frames on a serial line).
-        port: path of the serial port, or `pty` for a pseudo terminal of each run.
-        baud: bits a second of the serial line.
-        remote: address of a machine that runs the programs, `ssh://` or `rpc://`; replaces `load`
-            and `run`, also the base's.
-        ssh_options: options of ssh.
-        timeout_seconds: default time limit of a run in seconds.
-        has_time: whether times measured by the program are meaningful; default: whether there is an
-            address.
-        counts_instructions: whether the program counts the instructions of a run.
-        processors: architectures of the CPUs (`uma compile --cpu`) whose code the device runs.
-        features: features of the processor that these CPUs may need; default: all.
-    """
+    """The content of a device's TOML file; docs/boards.md explains the keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -174,15 +136,7 @@ class Board(BaseModel):
             raise ValueError(f"baud: {self.baud} is no rate of a port")
 
     def device(self, path: Path, *, is_own: bool) -> Device:
-        """Return the device.
-
-        Args:
-            path: the TOML file.
-            is_own: whether the file is a user's.
-
-        Returns:
-            The device, with folder placeholders filled.
-        """
+        """Return the device."""
         here = Path(os.path.realpath(path)).parent
         places = {"support": str(SUPPORT), "here": str(here)}
 
@@ -191,7 +145,9 @@ class Board(BaseModel):
 
         def command(words: tuple[str, ...]) -> tuple[str, ...]:
             found = filled(words, places)
-            return (_program(found[0], here), *found[1:]) if found else ()
+            if found and os.sep in found[0]:  # names without slash stay for $PATH
+                found[0] = os.path.normpath(here / found[0])
+            return tuple(found)
 
         return Device(
             name=self.name,
@@ -220,11 +176,6 @@ class Board(BaseModel):
         )
 
 
-def _program(word: str, here: Path) -> str:
-    """Return a program of a TOML file in folder `here`; names without slash stay for $PATH."""
-    return os.path.normpath(here / word) if os.sep in word else word
-
-
 @cache
 def board_names() -> tuple[str, ...]:
     """Return the names of umakit's devices with TOML files, sorted naturally."""
@@ -237,15 +188,7 @@ def _in_order(name: str) -> list[tuple[int, str]]:
 
 
 def read_board(path: Path, *, is_own: bool = True) -> Device:
-    """Return the device described by a TOML file.
-
-    Args:
-        path: the file.
-        is_own: whether the file is a user's.
-
-    Raises:
-        InputError: the file cannot be read or has a mistake; names file and line.
-    """
+    """Return the device described by a TOML file."""
     bases = {name: FOLDER / f"{name}.toml" for name in board_names()}
     board = read_described(path, Board, bases, "device", defaults={"name": path.stem})
     if is_own and board.name in (*RESERVED, *bases):

@@ -97,16 +97,8 @@ def compile_c(
 
     Args:
         sources: `.c` files, and C++ files, objects and libraries of drivers.
-        output: the program or shared library to write.
         flags: flags in addition to the C standard and optimization.
-        device: target device.
         simulators: backends' own simulators, possibly in C++.
-        libraries: libraries of C functions called by the library.
-        designs: objects of designs that replace simulators.
-
-    Raises:
-        BuildError: there is no compiler, the program is too large, or the compiler reported an
-            error; carries the first error.
     """
     compiler = device.compiler()
     name, folder = shlex.join(compiler), sources[0].parent
@@ -172,9 +164,6 @@ class Answering:
     """The parts of a library's program.
 
     Attributes:
-        sources: C and C++ files, objects and libraries.
-        simulators: backends' own simulators.
-        designs: objects of designs.
         flags: compiler flags for sources of designs.
         answering: names of backends whose designs replace simulators.
     """
@@ -194,18 +183,7 @@ def what_answers(
     *,
     is_traced: bool = False,
 ) -> Answering:
-    """Return the files of a library, with designs in place of their backends' simulators.
-
-    Args:
-        library: folder of the library.
-        designs: the designs to compile.
-        device: target device.
-        folder: folder for generated files.
-        is_traced: whether designs can write waveforms; the main program is then `traced_main`.
-
-    Raises:
-        UmakitError: a design does not fit its description, or a compiler refuses a design.
-    """
+    """Return the files of a library, with designs in place of their backends' simulators."""
     sources, simulators = library_sources(library), simulators_of(library)
     devices = read_description(library).sources.devices
     designs = [each for each in designs if each.backend in devices]  # other designs have no layer
@@ -236,17 +214,7 @@ def file_argument(path: Path) -> str:
 
 
 def call_compiler(command: list[str], name: str, folder: Path, device: Device) -> None:
-    """Run a compiler.
-
-    Args:
-        command: the compiler and its arguments.
-        name: name of the program in messages.
-        folder: folder of the sources.
-        device: target device.
-
-    Raises:
-        BuildError: the compiler is missing or reported an error; carries the first error.
-    """
+    """Run a compiler."""
     # Keep messages untranslated: they are parsed below.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
@@ -310,9 +278,6 @@ def library_sources(library: Path) -> list[Path]:
 
     C and C++ files come first, then objects and libraries in linking order. `libraries_of` returns
     the files of libraries of C functions, which are excluded here.
-
-    Raises:
-        LibraryError: a tar file cannot be unpacked.
     """
     folder = library_folder(library) / SOURCE_FOLDER
     others = {path for each in libraries_of(library) for path in each.paths}
@@ -325,12 +290,9 @@ class RunnerOptions:
     """Options of the program that runs a library: its measurements, and its processor.
 
     Attributes:
-        profile: whether layers are measured one by one.
         most_commands: maximum number of recorded commands per layer, with `profile`.
         each_inference: whether each inference is reported separately, with `profile`.
-        designs: designs that replace the simulators of their backends.
         is_traced: whether designs can write waveforms; layers are then measured one by one.
-        cpu: as in `umakit.devices.cpus.description_for`.
     """
 
     profile: bool = False
@@ -341,11 +303,7 @@ class RunnerOptions:
     cpu: str = ""
 
     def macros(self, interface: str) -> list[str]:
-        """Return the compiler flags of the measurements.
-
-        Args:
-            interface: the library's `tvmgen_NAME` prefix.
-        """
+        """Return the compiler flags of the measurements, for the library's `tvmgen_NAME` prefix."""
         prefix = f"-D{interface.upper()}"
         flags = [f"{prefix}_PROFILE"] if self.profile or self.is_traced else []
         flags += [f"{prefix}_TIMELINE={self.most_commands}u"] if self.most_commands else []
@@ -358,22 +316,7 @@ PLAIN_RUNNER = RunnerOptions()
 def build_runner(
     library: Path, interface: str, device: Device = HOST, options: RunnerOptions = PLAIN_RUNNER
 ) -> Path:
-    """Build the program that runs a library on a device, unless it is up to date.
-
-    Args:
-        library: folder or tar file of an exported library.
-        interface: the library's `tvmgen_NAME` prefix.
-        device: target device.
-        options: what the program measures, and what it runs on.
-
-    Returns:
-        Path of the program, in `build/` of the library, or in the user's cache if the library is
-        read-only.
-
-    Raises:
-        BuildError: the compiler is missing or reported an error, or the program is too large.
-        LibraryError: a tar file cannot be unpacked.
-    """
+    """Build the program that runs a library on a device, unless it is up to date."""
     library = library_folder(library)
     flags = options.macros(interface)
     flags += [*device.program_flags(), *cpu_flags(library, device, options.cpu)]
@@ -393,11 +336,7 @@ def build_runner(
 
 
 def _digests(library: Path, device: Device, options: RunnerOptions) -> list[str]:
-    """Return the digests of what a program is built from, apart from the library's own files.
-
-    Raises:
-        BuildError: a simulator does not run on the device.
-    """
+    """Return the digests of what a program is built from, apart from the library's own files."""
     answering = {each.backend for each in options.designs}
     simulators = [each for each in simulators_of(library) if each.backend not in answering]
     check_simulators(simulators, device)

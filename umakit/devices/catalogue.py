@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -51,10 +50,6 @@ def find_device(name: str | os.PathLike[str] | Device) -> Device:
     Args:
         name: a name of `DEVICES`, an address (`ssh://`, `rpc://`), the path of a TOML file, or a
             device, which is returned.
-
-    Raises:
-        InputError: the device is unknown, or the file describes no device.
-        UmakitError: the machine at an address cannot be queried, see `asked_device`.
     """
     if isinstance(name, Device):
         return name
@@ -101,25 +96,8 @@ X86 = Device(
 )
 
 
-def asked_device(address: Address, options: Sequence[str] = ()) -> Device:
-    """Return the device at an address; the machine is queried once per process.
-
-    Args:
-        address: address of the machine.
-        options: options of ssh.
-
-    Raises:
-        UmakitError: there is no connection, or umakit has no compiler for the machine.
-    """
-    return _asked(address, tuple(options))
-
-
 def completed(device: Device) -> Device:
-    """Return a device described by a file; a missing compiler is chosen for its machine.
-
-    Raises:
-        UmakitError: as for `asked_device`.
-    """
+    """Return a device described by a file; a missing compiler is chosen for its machine."""
     if device.remote is None or device.command:
         return device
     asked = asked_device(device.remote, device.ssh_options)
@@ -137,7 +115,8 @@ def completed(device: Device) -> Device:
 
 
 @cache
-def _asked(address: Address, options: tuple[str, ...]) -> Device:
+def asked_device(address: Address, options: tuple[str, ...] = ()) -> Device:
+    """Return the device at an address; the machine is queried once per process."""
     if address.scheme == RPC:
         from umakit.devices.rpc_run import machine_of_server
 
@@ -162,15 +141,7 @@ def _asked(address: Address, options: tuple[str, ...]) -> Device:
 
 
 def _compiled_for(machine: str, where: str) -> Device:
-    """Return a device with the compiler for a machine.
-
-    Args:
-        machine: output of `uname -m` on the machine.
-        where: the address, for messages.
-
-    Raises:
-        BuildError: umakit has no compiler for the machine.
-    """
+    """Return a device with the compiler for a machine with this output of `uname -m`."""
     machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
     architecture = MACHINES.get(machine, machine)
     if processor_of(machine) == processor_of(platform.machine()) != "Arm":

@@ -20,14 +20,10 @@ from typing import Any
 import numpy.typing as npt
 
 from umakit import sim
-from umakit.devices.build import (
-    compile_c,
-    compiling_for,
-    library_sources,
-)
+from umakit.devices.build import compile_c, compiling_for, library_sources
 from umakit.devices.catalogue import HOST
 from umakit.devices.designs import Design, design_objects
-from umakit.devices.execution import DESCRIBED, idle_limit, stop_error
+from umakit.devices.execution import cause_of, idle_limit, stop_error
 from umakit.devices.inputs import write_inputs
 from umakit.devices.libraries import libraries_of
 from umakit.devices.run import INPUTS, OUTPUTS
@@ -59,8 +55,6 @@ class Window:
     """A range of clock cycles of a design.
 
     Attributes:
-        backend: backend of the design.
-        first, last: first and last cycle.
         resets: number of resets before the cycles are counted.
     """
 
@@ -84,7 +78,6 @@ class Choice:
         pauses: seed of pauses of the memory bus, with other values before resets; 0 for none.
         patience: RTL cycles after the model's end of a command until the command is given up; None
             to derive them from the model's cycles.
-        window: cycles of a waveform; None for no waveform.
         watched: number of a layer, and a bus address in a buffer of the layer. A difference in this
             layer then names the first wrong write to the buffer. None watches no buffer.
     """
@@ -107,8 +100,6 @@ class CosimulationRun:
 
     Attributes:
         layers: records of layers in their order, see `sim/cosim/umakit_cosim.h`.
-        difference: the first difference; None if there is none.
-        seconds: duration of the run.
     """
 
     layers: tuple[Mapping[str, Any], ...]
@@ -119,20 +110,7 @@ class CosimulationRun:
 def build_cosimulation(
     library: Path, designs: Sequence[Design], *, is_traced: bool = False
 ) -> Path:
-    """Build the program that runs a library on models and RTL side by side.
-
-    Args:
-        library: folder of an exported library.
-        designs: the designs of its accelerators.
-        is_traced: whether the program can write waveforms.
-
-    Returns:
-        Path of the program, in `build/` of the library.
-
-    Raises:
-        BuildError: Verilator or a compiler is missing, or refused a source.
-        InputError: an accelerator with a design has no simulator to compare with.
-    """
+    """Build the program that runs a library on models and RTL side by side."""
     library = library_folder(library)
     program = library / "build" / ("cosim-traced" if is_traced else "cosim")
 
@@ -160,18 +138,9 @@ def build_with_models(
     `TABLE_simulator` returns the table of a design.
 
     Args:
-        library: folder of an exported library.
-        designs: the designs of its accelerators.
-        parts: folder with further C files of the kit.
         generated: writes further C files into a folder, given the prefix of the library's
             interface, and returns them; one file has the program's `main`.
-        program: the file to write.
         tables: stems of the designs' table names, by backend; default: `NAME_rtl`.
-        is_traced: whether the program can write waveforms.
-
-    Raises:
-        BuildError: Verilator or a compiler is missing, or refused a source.
-        InputError: an accelerator with a design has no simulator to compare with.
     """
     description = read_description(library)
     interface = str(load_metadata(library)["umakit"]["interface"])
@@ -268,17 +237,8 @@ def run_cosimulation(
     """Run an inference on models and RTL side by side.
 
     Args:
-        program: program of `build_cosimulation`.
-        library: the library that the program was built from.
         arrays: inputs of one inference by C name, in the order of the interface.
-        choice: the part of the run to co-simulate.
-        wave: file for the waveform of the choice's window.
-        timeout: limit of processor time in seconds; default: none.
         tell: callback for each record as it is written.
-
-    Raises:
-        DeviceError: the program crashed, the driver failed without a difference, or the time is up.
-        AcceleratorConfigError: the design contradicts its description, such as the reset's level.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="umakit-cosim-") as temporary:
@@ -297,45 +257,45 @@ def run_cosimulation(
             said.seek(0)
             text = said.read()
     difference = next((each["difference"] for each in records if "difference" in each), None)
-    if difference is not None and DESCRIBED in difference["sentence"]:
+    if difference is not None and cause_of(difference["sentence"]).contradicts_description:
         number = int(difference["layer"])
         name = description["layers"][number]["name"]
-        raise stop_error(difference["sentence"].replace(f"in layer {number},", f"in layer {name},"))
+        what = difference["sentence"].replace(f"in layer {number},", f"in layer {name},")
+        raise stop_error(what, cause_of(what))
     layers = tuple(each for each in records if "checked" in each)
     if difference is None and process.returncode != 0:
-        raise stop_error(_failure(process.returncode, text))
+        what = _failure(process.returncode, text)
+        raise stop_error(what, cause_of(what))
     return CosimulationRun(layers, difference, time.monotonic() - began)
 
 
 def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, str]:
-    found = {"UMAKIT_COSIM_REPORT": str(report)}
-    if choice.layers is not None:
-        found["UMAKIT_COSIM_LAYERS"] = ",".join(map(str, choice.layers))
-    if choice.tiles is not None:
-        found["UMAKIT_COSIM_TILES"] = str(choice.tiles)
-    if choice.corrupted is not None:
-        found["UMAKIT_COSIM_CORRUPT"] = str(choice.corrupted)
-    if choice.patience is not None:
-        found["UMAKIT_COSIM_CATCH_UP"] = str(choice.patience)
-    if choice.idle is not None:
-        found["UMAKIT_COSIM_IDLE"] = str(choice.idle)
-    if choice.watched is not None:
-        layer, address = choice.watched
-        found["UMAKIT_COSIM_WATCH_LAYER"] = str(layer)
-        found["UMAKIT_COSIM_WATCH"] = str(address)
-    if choice.pauses:
-        found["UMAKIT_COSIM_PAUSES"] = str(choice.pauses)
-        found["UMAKIT_COSIM_STATE"] = str(ALL_ONES)
-    for name, offsets in (("VOLATILE", choice.volatile), ("DOORBELLS", choice.doorbells)):
-        listed = sorted({offset for each in (offsets or {}).values() for offset in each})
-        if listed:
-            found[f"UMAKIT_COSIM_{name}"] = ",".join(f"0x{offset:x}" for offset in listed)
+    layer, address = choice.watched or (None, None)
+    values: dict[str, object] = {
+        "REPORT": report,
+        "LAYERS": None if choice.layers is None else ",".join(map(str, choice.layers)),
+        "TILES": choice.tiles,
+        "CORRUPT": choice.corrupted,
+        "CATCH_UP": choice.patience,
+        "IDLE": choice.idle,
+        "WATCH_LAYER": layer,
+        "WATCH": address,
+        "PAUSES": choice.pauses or None,
+        "STATE": ALL_ONES if choice.pauses else None,
+        "VOLATILE": _listed(choice.volatile),
+        "DOORBELLS": _listed(choice.doorbells),
+    }
     if wave is not None and choice.window is not None:
         window = choice.window
-        found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{window.first}:{window.last}"
-        found["UMAKIT_COSIM_WAVE_BACKEND"] = window.backend
-        found["UMAKIT_COSIM_WAVE_RESETS"] = str(window.resets)
-    return found
+        values["WAVE"] = f"{wave.absolute()}:{window.first}:{window.last}"
+        values["WAVE_BACKEND"] = window.backend
+        values["WAVE_RESETS"] = window.resets
+    return {f"UMAKIT_COSIM_{name}": str(each) for name, each in values.items() if each is not None}
+
+
+def _listed(offsets: Mapping[str, Sequence[int]] | None) -> str | None:
+    every = sorted({offset for each in (offsets or {}).values() for offset in each})
+    return ",".join(f"0x{offset:x}" for offset in every) or None
 
 
 def _records(

@@ -27,17 +27,7 @@ def description_for(library: Path, device: Device, cpu: str = "") -> dict[str, A
     """Return the section `umakit` of a library's metadata for a device.
 
     Args:
-        library: folder or tar file of an exported library.
-        device: target device.
         cpu: name of a CPU of the library; default: the first CPU that the device supports.
-
-    Returns:
-        The section as for a library of the chosen CPU alone.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-        InputError: the library has no code for the named CPU.
-        BuildError: the device supports none of the library's CPUs.
     """
     description: dict[str, Any] = load_metadata(library)["umakit"]
     if cpu:
@@ -59,14 +49,7 @@ def description_for(library: Path, device: Device, cpu: str = "") -> dict[str, A
 
 
 def cpu_flags(library: Path, device: Device, cpu: str = "") -> list[str]:
-    """Return the compiler flags of a library's C code for its CPU.
-
-    Args:
-        library, device, cpu: as in `description_for`.
-
-    Raises:
-        BuildError: the device does not run code for the CPU.
-    """
+    """Return the compiler flags of a library's C code for its CPU."""
     description = description_for(library, device, cpu)
     found = _cpu_of(description)
     flags: list[str] = []
@@ -84,9 +67,6 @@ def device_for(library: Path, device: Device, cpu: str = "") -> Device:
 
     Whole programs are then compiled for that CPU. For example, code for a Cortex-M3 has software
     floating point on a Cortex-M4 too, and is linked with the Cortex-M3's C library.
-
-    Args:
-        library, device, cpu: as in `description_for`.
     """
     found = _cpu_of(description_for(library, device, cpu))
     if found is None or not any(flag.startswith(PROCESSOR_FLAGS) for flag in found.flags):
@@ -117,9 +97,6 @@ def check_one_runs(cpus: Mapping[str, Cpu], device: Device) -> None:
 
     Args:
         cpus: CPUs by their text of `--cpu`.
-
-    Raises:
-        BuildError: names the missing features, and devices that run the code.
     """
     lacking = {name: what_lacks(cpu, device) for name, cpu in cpus.items()}
     if not all(lacking.values()):
@@ -135,11 +112,7 @@ def check_one_runs(cpus: Mapping[str, Cpu], device: Device) -> None:
 
 
 def _check_runs(cpu: Cpu, library: Path, device: Device) -> None:
-    """Refuse a device that does not run code for a CPU.
-
-    Raises:
-        BuildError: names the missing features, and devices that run the code.
-    """
+    """Refuse a device that does not run code for a CPU."""
     lacks = what_lacks(cpu, device)
     if lacks:
         fitting = [each.name for each in DEVICES if not what_lacks(cpu, each)]

@@ -8,24 +8,20 @@ no TVM.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.devices.device import Device
+from umakit.devices.libraries import Run
 from umakit.devices.objects import cached_object, version_of
 from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
-from umakit.errors import AcceleratorConfigError, BuildError, InputError, short_path
+from umakit.errors import AcceleratorConfigError, InputError, short_path
 from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.machine.config_faults import line_of_value
-from umakit.machine.rtl_config import (
-    RtlSection,
-    design_folders,
-    design_sources,
-    included_files,
-)
+from umakit.machine.rtl_config import RtlSection, design_folders, design_sources, included_files
 from umakit.machine.rtl_ports import Wiring, wiring_of
 from umakit.text.rendering import render
 
@@ -34,20 +30,15 @@ if TYPE_CHECKING:
 
 HARNESS_FLAGS = ("-std=c++17", "-O3")
 
-Run = Callable[[Sequence[str], list[str]], None]
-
 
 @dataclass(frozen=True)
 class Design:
     """The design of a backend.
 
     Attributes:
-        backend: name of the backend.
-        folder: folder of the backend.
         section: `[rtl]` of `accel.toml`, with figures filled in.
         latency: memory latency in cycles, from a request to its first data.
         alignment: alignment of buffer addresses in bytes.
-        bytes_per_cycle: memory width from `[dma]`; 0 without one.
     """
 
     backend: str
@@ -59,11 +50,7 @@ class Design:
 
     @property
     def files(self) -> DesignFiles:
-        """The files for Verilator.
-
-        Raises:
-            AcceleratorConfigError: a file is missing.
-        """
+        """Return the files for Verilator."""
         defines = self.section.defines
         return DesignFiles(
             self.section.top,
@@ -84,18 +71,12 @@ class Design:
             repr([self.section, self.latency, self.alignment, self.bytes_per_cycle]).encode()
         )
         digest.update(self.files.digest())
-        for path in sorted((HARNESS / "umakit").glob("*.h")):
-            digest.update(path.read_bytes())
+        digest.update(_headers_in(HARNESS))
         return digest.hexdigest()
 
 
 def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
-    """Return the designs of backends for a device; none for a device that runs no RTL.
-
-    Raises:
-        InputError: the device runs RTL, and no backend has a section `[rtl]`; or the device runs no
-            RTL, and a backend has only a design.
-    """
+    """Return the designs of backends for a device; none for a device that runs no RTL."""
     if not device.runs_rtl:
         for each in backends:
             if each.configuration.is_only_rtl:
@@ -113,21 +94,13 @@ def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
 
 
 def design_of(folder: Path) -> Design:
-    """Return the design of the backend in a folder.
-
-    Raises:
-        AcceleratorConfigError: `accel.toml` is wrong, or has no section `[rtl]`.
-    """
+    """Return the design of the backend in a folder."""
     path = folder / "accel.toml"
     return design_from(load_accelerator_config(path), folder)
 
 
 def design_from(configuration: AcceleratorConfig, folder: Path) -> Design:
-    """Return the design described by the configuration of the backend in a folder.
-
-    Raises:
-        AcceleratorConfigError: the configuration has no section `[rtl]`.
-    """
+    """Return the design described by the configuration of the backend in a folder."""
     section = configuration.filled_rtl
     if section is None:
         raise AcceleratorConfigError(
@@ -149,17 +122,7 @@ def design_from(configuration: AcceleratorConfig, folder: Path) -> Design:
 def check_designs(
     designs: Sequence[Design], description: Mapping[str, Any], device: Device
 ) -> None:
-    """Refuse designs that cannot run a library.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
-        device: target device.
-
-    Raises:
-        InputError: a design belongs to no accelerator of the library, the library has no device
-            functions, the device is not the host, or an accelerator has neither design nor
-            simulator.
-    """
+    """Refuse designs that cannot run a library."""
     if designs and device.command:
         raise InputError(
             f"designs of [rtl] run on the host, not on {device.name}", fix="leave --device out"
@@ -193,12 +156,7 @@ def _only_rtl(name: str) -> InputError:
 
 
 def wiring(design: Design) -> Wiring:
-    """Return the assignment of a design's ports to signals, as read by Verilator.
-
-    Raises:
-        BuildError: Verilator is missing or refuses the design.
-        AcceleratorConfigError: a port does not fit; names the line of `accel.toml`.
-    """
+    """Return the assignment of a design's ports to signals, as read by Verilator."""
     path = design.folder / "accel.toml"
     try:
         found = wiring_of(design.section, ports_of(design.files))
@@ -206,11 +164,6 @@ def wiring(design: Design) -> Wiring:
         raise AcceleratorConfigError(
             error.what, where=error.where or _line(path, error.what), fix=error.fix
         ) from None
-    except BuildError as error:
-        if error.what.startswith("rtl."):
-            where = line_of_value(path, "rtl", error.what.split(":")[0].removeprefix("rtl."))
-            raise AcceleratorConfigError(error.what, where=where, fix=error.fix) from None
-        raise
     width = found.memory_bits // 8
     if found.memory and design.bytes_per_cycle and width != design.bytes_per_cycle:
         raise AcceleratorConfigError(
@@ -231,12 +184,7 @@ def _line(path: Path, what: str) -> str:
 
 
 def check_ports(backends: Iterable[Backend], device: Device) -> None:
-    """Refuse designs with wrong ports, and backends that a device cannot run, before any compiling.
-
-    Raises:
-        InputError: as `designs_for`.
-        UmakitError: as `wiring`.
-    """
+    """Refuse, before any compiling, designs with wrong ports and backends that cannot run."""
     for design in designs_for(backends, device):
         wiring(design)
 
@@ -245,7 +193,6 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
     """Return the C++ file that connects a design to `umakit/device.h`.
 
     Args:
-        found: its ports.
         table: stem of the function that returns the table of `umakit/own_simulator.h`; default: the
             backend.
     """
@@ -264,11 +211,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
         interrupt_level=int(section.interrupt_level == "high"),
         ties=dict(section.ties),
         widths=dict(found.widths),
-        registers={
-            "bus": section.registers.bus,
-            "ports": dict(found.registers),
-            "data_bits": 32,
-        },
+        registers={"bus": section.registers.bus, "ports": dict(found.registers), "data_bits": 32},
         memory=None
         if bus == "none"
         else {
@@ -283,12 +226,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
 
 @dataclass(frozen=True)
 class DesignObjects:
-    """Objects and linker arguments of designs in a program.
-
-    Attributes:
-        objects: objects of the kit's harness.
-        linking: further arguments of the linker.
-    """
+    """Objects and linker arguments of designs in a program."""
 
     objects: tuple[Path, ...] = ()
     linking: tuple[str, ...] = ()
@@ -305,13 +243,7 @@ def design_objects(
     """Compile designs, each once per version of its files.
 
     Args:
-        headers: folder above `umakit/own_simulator.h`.
-        run: runs a compiler.
-        is_traced: whether designs can write waveforms.
         tables: stems of their table names, by backend; default: the backend.
-
-    Raises:
-        UmakitError: a design does not fit its description, or a compiler refuses a design.
     """
     objects: list[Path] = []
     linking: list[str] = []
@@ -319,8 +251,7 @@ def design_objects(
         found = wiring(design)  # quick check before slow compilation
         compiled = verilated(design.files, is_traced=is_traced)
         text = simulator_source(design, found, (tables or {}).get(design.backend, ""))
-        made = _harness_object(text, compiled, headers, run)
-        objects.append(made)
+        objects.append(_harness_object(text, compiled, headers, run))
         linking += compiled.linking
     return DesignObjects(tuple(objects), tuple(dict.fromkeys(linking)))
 
@@ -328,11 +259,8 @@ def design_objects(
 def _harness_object(text: str, compiled: Verilated, headers: Path, run: Run) -> Path:
     compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
     flags = [*HARNESS_FLAGS, *(["-DUMAKIT_RTL_TRACE"] if compiled.is_traced else [])]
-    digest = hashlib.sha256(repr([compiler, version_of(compiler[0]), flags, text]).encode())
-    digest.update(compiled.folder.name.encode())
-    for folder in (HARNESS / "umakit", headers / "umakit"):
-        for path in sorted(folder.glob("*.h")):
-            digest.update(path.read_bytes())
+    key = repr([compiler, version_of(compiler[0]), flags, text, compiled.folder.name]).encode()
+    key += _headers_in(HARNESS) + _headers_in(headers)
 
     def compile_to(output: Path) -> None:
         source = output.with_suffix(".cc")
@@ -340,4 +268,8 @@ def _harness_object(text: str, compiled: Verilated, headers: Path, run: Run) -> 
         includes = [f"-I{HARNESS}", f"-I{headers.absolute()}", *compiled.compiling]
         run(compiler, [*flags, *includes, "-c", str(source), "-o", str(output)])
 
-    return cached_object(f"rtl_{compiled.top}", digest.hexdigest()[:24], compile_to)
+    return cached_object(f"rtl_{compiled.top}", key, compile_to)
+
+
+def _headers_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((folder / "umakit").glob("*.h")))

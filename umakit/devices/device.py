@@ -42,19 +42,13 @@ class Device:
 
     Attributes:
         name: value of `uma run --device`.
-        description: description in one line.
         command: the C compiler; empty for the host's, which `$CC` overrides.
         architecture: compiler flags for the processor, needed in every call.
-        size: the program that prints section sizes, such as binutils' `size`.
-        packages: Debian packages of the compiler, its C library and the emulator.
         load: words of the command that is run before `run`; empty for none.
         run: words of the command that runs a program, with placeholders; empty if programs run
             natively.
-        linking: flags for linking a program.
         output: `FILES`, or `SEMIHOSTING` or `SERIAL` for a device without an operating system.
         port: path of a serial port, or `pty` for a pseudo terminal of each run.
-        baud: bits a second of the serial line.
-        sources: C and assembly files of every program, such as start-up code.
         linker_script: the linker script; None for the compiler's default.
         replaced: C files with `math.h` functions that replace the device's C library, which differs
             from the host's by more than 2 ULP.
@@ -66,7 +60,6 @@ class Device:
         features: features of the processor that these CPUs may need; None for all.
         own_file: user's TOML file of the device; None for a device of umakit.
         remote: address of the machine that runs programs; None for this machine.
-        ssh_options: options of ssh.
         folder_name: name of the folder of programs in a library; empty for the device's name.
     """
 
@@ -114,12 +107,7 @@ class Device:
         return TOOLCHAINS / f"toolchain-{self.name}.cmake"
 
     def compiler(self) -> list[str]:
-        """The C compiler and its flags for the processor.
-
-        Raises:
-            MissingProgramError: the compiler is not installed.
-            BuildError: `$CC` cannot be parsed.
-        """
+        """Return the C compiler and its flags for the processor."""
         if not self.command:
             return host_compiler()
         self._require(self.command)
@@ -129,14 +117,7 @@ class Device:
         return [self.command, *self.architecture]
 
     def cxx_compiler(self, what: str) -> list[str]:
-        """The C++ compiler and its flags for the processor.
-
-        Args:
-            what: noun for the C++ code, for messages.
-
-        Raises:
-            BuildError: the device has no C++, or the compiler is not installed.
-        """
+        """Return the C++ compiler and its flags; `what` names the C++ code in messages."""
         if not self.command:
             return host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
         if self.is_bare_metal:
@@ -155,11 +136,7 @@ class Device:
         return [command, *self.architecture]
 
     def check_emulator(self) -> None:
-        """Check that the programs that load and run programs are installed.
-
-        Raises:
-            MissingProgramError: a program is not installed.
-        """
+        """Check that the programs that load and run programs are installed."""
         for command in (self.load, self.run):
             if command:
                 self._require(command[0])
@@ -206,9 +183,7 @@ class Device:
         """Return the command that runs a program; file names are relative to the working directory.
 
         Args:
-            program: a program built for this device.
             arguments: arguments of `main`; without spaces on bare-metal devices.
-            folder: the working directory.
             port: path of a serial port.
         """
         if not self.run and not self.load:
@@ -216,11 +191,7 @@ class Device:
         return self._command(self.run, program, arguments, folder, port)
 
     def load_command(self, program: Path, arguments: Sequence[str], folder: Path) -> list[str]:
-        """Return the command to run before `run_command`; empty for none.
-
-        Args:
-            program, arguments, folder: as of `run_command`.
-        """
+        """Return the command to run before `run_command`; empty for none."""
         return self._command(self.load, program, arguments, folder)
 
     @property
@@ -229,12 +200,8 @@ class Device:
         return self.remote is not None and self.remote.scheme == RPC
 
     def announce(self, command: Sequence[str], words: Sequence[str]) -> None:
-        """Print a command of a user's file on standard error before its first run.
-
-        Args:
-            command: the command as it runs.
-            words: its words in the file; they are announced once, even for several programs.
-        """
+        """Print a command of a user's file on standard error before its first run; commands of the
+        same words in the file are announced once, even for several programs."""
         if self.own_file is not None:
             announce(f"runs: {shlex.join(command)}", (self.own_file, tuple(words)))
 

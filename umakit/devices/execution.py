@@ -9,6 +9,7 @@ the program.
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import re
 import resource
@@ -37,46 +38,83 @@ from umakit.files.processes import (
 )
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
-LINE_HINT = "a build with -fsanitize=address names the line of C"
-"""Advice on finding the cause of a crash in a known layer."""
 
-TIMEOUT = 7, "timeout"
-"""Status and text of UMAKIT_TIMEOUT of `umakit/status.h`."""
-TIMEOUT_HINT = (
-    "the accelerator raised no interrupt within the cycles that its driver gives to "
-    "umakit_device_wait: let it be raised when the work is done, or raise that limit"
-)
+UNANSWERED = 71
+"""Exit code of a program in which a function of a linked simulator did not return; see
+simulator_watchdog.c, which writes a sentence of `Cause.SILENT_SIMULATOR` as the last line."""
 
-LATE_DESIGN = "and the time limit of"
-"""In the sentence of a design that did not end its work in time; see `fail_late` of rtl.h."""
+STOPPED = 70
+"""Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""
 
 GRACE_SECONDS = 5.0
 """Maximum number of seconds after the time limit in which a program with designs or backends' own
 simulators reports the call in which its driver waits."""
 
-DESCRIBED = "of [rtl] in accel.toml"
-"""Part of sentences about a contradiction of a design's description; see rtl_bench.h."""
-DESCRIBED_HINTS = {
-    "reset_level": "set reset_level to the level that resets, or correct the design",
-    "interrupt_level": "set interrupt_level to the level that interrupts, or correct the design",
+
+class Cause(enum.Enum):
+    """Causes of a stop by a driver, a simulator or a design; each value is advice for users."""
+
+    UNKNOWN = ""
+    NO_INTERRUPT = (
+        "the accelerator raised no interrupt within the cycles that its driver gives to "
+        "umakit_device_wait: let it be raised when the work is done, or raise that limit"
+    )
+    LATE_DESIGN = LATE_HINT
+    SILENT_SIMULATOR = "let the program answer, or give it more time with timeout"
+    RESET_LEVEL = "set reset_level to the level that resets, or correct the design"
+    INTERRUPT_LEVEL = "set interrupt_level to the level that interrupts, or correct the design"
+
+    @property
+    def contradicts_description(self) -> bool:
+        """Whether the run contradicts the user's description of a design."""
+        return self in (Cause.RESET_LEVEL, Cause.INTERRUPT_LEVEL)
+
+
+TIMEOUT = 7, "timeout"
+"""Status and text of UMAKIT_TIMEOUT of `umakit/status.h`; drivers may have a 7 of their own."""
+
+SENTENCES = {
+    "and the time limit of": Cause.LATE_DESIGN,  # rtl.h
+    "([simulator] timeout in accel.toml)": Cause.SILENT_SIMULATOR,
+    "reset_level of [rtl] in accel.toml": Cause.RESET_LEVEL,  # rtl_bench.h, rtl_registers.h
+    "interrupt_level of [rtl] in accel.toml": Cause.INTERRUPT_LEVEL,  # rtl.h
 }
-"""Advice on a contradiction, by the key in the sentence."""
+"""Words by which sentences of the kit's C tell a cause: `umakit_host_fail` carries only a sentence,
+which users of the C read too. Nothing but `cause_of` reads these sentences."""
 
-SILENT = "([simulator] timeout in accel.toml)"
-"""In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c and
-simulator_watchdog.c."""
-SILENT_HINT = "let the program answer, or give it more time with timeout"
 
-UNANSWERED = 71
-"""Exit code of a program in which a function of a linked simulator did not return; see
-simulator_watchdog.c, which writes a sentence with `SILENT` as the last line."""
-UNANSWERED_HINT = (
-    "let it return, wait too when no interrupt comes, or give it more time with timeout"
-)
+def cause_of(sentence: str, status: int = 0) -> Cause:
+    """Return the cause in the text of a status, or in the sentence of a simulator or a design."""
+    if (status, sentence) == TIMEOUT:
+        return Cause.NO_INTERRUPT
+    found = (cause for words, cause in SENTENCES.items() if words in sentence)
+    return next(found, Cause.UNKNOWN)
 
-STOPPED = 70
-"""Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""
+
+def stop_error(what: str, cause: Cause, **facts: Any) -> UmakitError:
+    """Return an `AcceleratorConfigError` for a contradicted description of a design, else a
+    `DeviceError`."""
+    if cause.contradicts_description:
+        return AcceleratorConfigError(what, fix=cause.value)
+    return DeviceError(what, **facts)
+
+
+def simulator_failed(name: str, why: str) -> str:
+    return f"the simulator of {name} failed: {why}"
+
+
+class CrashError(DeviceError):
+    """The program ended in a fault of its own."""
+
+    def __init__(self, what: str, where: str) -> None:
+        fix = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
+        super().__init__(what, where=where, fix=fix)
+
+
+def fix_in_layer(error: DeviceError) -> str:
+    """Return the advice on an error whose layer is known."""
+    is_crash = isinstance(error, CrashError)
+    return "a build with -fsanitize=address names the line of C" if is_crash else error.fix
 
 
 class SilenceError(TimeLimitError):
@@ -88,15 +126,7 @@ class UnansweredError(DeviceError):
 
 
 def default_limit(device: Device, description: Mapping[str, Any], inferences: int) -> float | None:
-    """Return the default time limit of a run in seconds; None for no limit.
-
-    The limit is for processor time; on other machines, for silence.
-
-    Args:
-        device: target device.
-        description: section `umakit` of the library's `metadata.json`.
-        inferences: number of inferences of the run.
-    """
+    """Return the default limit of a run in seconds, elsewhere of silence; None for no limit."""
     if device.is_emulated_or_remote:
         return device.timeout_seconds
     return DEFAULT_TIMEOUT * inferences if description["backends"] else None
@@ -107,9 +137,6 @@ def idle_limit(description: Mapping[str, Any]) -> float:
 
     The watchdog of backends' own simulators has a shorter limit, because the watchdog can name the
     waiting function.
-
-    Args:
-        description: section `umakit` of the library's `metadata.json`.
     """
     own = description["sources"].get("own", {})
     limits = [float(each["timeout"]) for each in own.values()]
@@ -131,20 +158,13 @@ def execute(
     """Run a program and wait for its end.
 
     Args:
-        device: the device that the program was built for.
-        program: path of the program.
         arguments: arguments of `main`; file names are relative to the folder.
-        folder: working directory.
         timeout: limit in seconds for the program and for the loading command: of processor time, on
             other machines of silence; default: the device's limit, none on the host.
         idle: limit of idle time in seconds, on this machine; at most `timeout`.
         progress: file of results; each added result restarts `timeout`.
         runs_designs: whether designs are part of the program. Designs end the run themselves at the
             limit, with a sentence about the driver's wait.
-        environment: further environment variables.
-
-    Returns:
-        Standard output, standard error and exit code.
 
     Raises:
         BuildError: the emulator is missing or does not start.
@@ -176,7 +196,7 @@ def execute(
 def _execute_remotely(
     device: Device, program: Path, arguments: Sequence[str], folder: Path, timeout: float | None
 ) -> subprocess.CompletedProcess[str]:
-    """Send a program to a machine and run it; arguments and errors as for `execute`."""
+    """Send a program to a machine and run it; errors as for `execute`."""
     limit = device.timeout_seconds if timeout is None else timeout
     try:
         result = run_remotely(device, program, arguments, folder, limit)
@@ -196,7 +216,7 @@ def _execute_own(
     environment: Mapping[str, str],
     limits: Limits,
 ) -> subprocess.CompletedProcess[str]:
-    """Load and run a program on a user's device; arguments and errors as for `execute`."""
+    """Load and run a program on a user's device; errors as for `execute`."""
 
     def run(
         command: Sequence[str], words: Sequence[str], what: str
@@ -236,7 +256,7 @@ def _run_on_line(
     environment: Mapping[str, str],
     timeout: float | None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program on a board with a serial line; arguments and errors as for `execute`."""
+    """Run a program on a board with a serial line; errors as for `execute`."""
     limit = device.timeout_seconds if timeout is None else timeout
     with contextlib.ExitStack() as stack:
         line = stack.enter_context(open_line(device.port, device.baud, device.name))
@@ -254,46 +274,8 @@ def _run_on_line(
             ) from None
 
 
-def stop_hint(status: int, text: str) -> str:
-    """Return advice on a run that a driver or a simulator stopped; empty if unknown.
-
-    Args:
-        status: status of the run.
-        text: the library's text of the status, or the simulator's sentence.
-    """
-    if (status, text) == TIMEOUT:
-        return TIMEOUT_HINT
-    if LATE_DESIGN in text:
-        return LATE_HINT
-    return SILENT_HINT if SILENT in text else ""
-
-
-def stop_error(what: str, **facts: Any) -> UmakitError:
-    """Return the error of a run that a driver, a simulator or a design stopped.
-
-    Args:
-        what: the sentence.
-        facts: further arguments of `DeviceError`.
-
-    Returns:
-        An `AcceleratorConfigError` if the run contradicts the user's description of a design, else
-        a `DeviceError`.
-    """
-    if DESCRIBED in what:
-        fix = next((fix for key, fix in DESCRIBED_HINTS.items() if key in what), "")
-        return AcceleratorConfigError(what, fix=fix)
-    return DeviceError(what, **facts)
-
-
 def check_memory(needed: int) -> None:
-    """Refuse a host program whose static memory exceeds the available memory.
-
-    Args:
-        needed: static memory of the program in bytes.
-
-    Raises:
-        DeviceError: the program exceeds the machine's memory or the limit of this process.
-    """
+    """Refuse a host program whose static memory exceeds the available memory."""
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _swap()
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
@@ -321,19 +303,19 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
     if result.returncode < 0:
         number = -result.returncode
         first = (result.stderr.strip().splitlines() or [""])[0]
-        raise DeviceError(
-            f"the program was stopped by {signal_text(number)}" + (f": {first}" if first else ""),
-            where=where,
-            fix=CRASH_HINT if number in CRASHES else "",
-        )
+        what = f"the program was stopped by {signal_text(number)}" + (f": {first}" if first else "")
+        raise CrashError(what, where) if number in CRASHES else DeviceError(what, where=where)
     if result.returncode == UNANSWERED:
         last = result.stderr.strip().rpartition("\n")[2]
-        if last.endswith(SILENT):
-            raise UnansweredError(last, where=device.name, fix=UNANSWERED_HINT)
+        if cause_of(last) is Cause.SILENT_SIMULATOR:
+            raise UnansweredError(
+                last,
+                where=device.name,
+                fix="let it return, wait too when no interrupt comes, or give it more time with "
+                "timeout",
+            )
     if device.is_bare_metal and result.returncode == STOPPED:
-        raise DeviceError(
-            f"the program was stopped by {result.stderr.strip()}", where=where, fix=CRASH_HINT
-        )
+        raise CrashError(f"the program was stopped by {result.stderr.strip()}", where)
 
 
 def signal_text(number: int) -> str:
@@ -346,21 +328,7 @@ def signal_text(number: int) -> str:
 def run_remotely(
     device: Device, program: Path, arguments: Sequence[str], folder: Path, seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program on a device with an address, and remove the copied files there.
-
-    Args:
-        program: the program; for TVM's server, the shared object.
-        arguments: arguments of `main`; file names are relative to the folder.
-        folder: folder of input files, also for the program's output files.
-        seconds: time limit.
-
-    Returns:
-        Standard output, standard error and exit code, which is negative for a signal.
-
-    Raises:
-        LateError: the program exceeded the time limit.
-        UmakitError: there is no connection, it was lost, or the program cannot run there.
-    """
+    """Run a program on a device with an address, and remove the copied files there."""
     assert device.remote is not None
     if device.remote.scheme == RPC:
         from umakit.devices.rpc_run import run_over_rpc
@@ -375,13 +343,7 @@ FARTHEST = 2**15 - 1
 
 
 def stopped(description: Mapping[str, Any], status: int, text: str) -> tuple[str, int]:
-    """Return a sentence on a run that was stopped, and the status that the function returned.
-
-    Args:
-        description: the entry `umakit` of a library's metadata.
-        status: what the run returned.
-        text: the library's text of it.
-    """
+    """Return a sentence on a stopped run, and the status that the driver's function returned."""
     for backend in description["backends"]:
         base = int(backend.get("status_base", 0))
         if base == status != 0:

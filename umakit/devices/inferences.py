@@ -23,12 +23,7 @@ Profiles = tuple[tuple[LayerProfile, ...], InferenceProfile]
 
 @dataclass(frozen=True)
 class Spread:
-    """The range of a figure over several inferences; both ends are None if unknown.
-
-    Attributes:
-        least: smallest value.
-        highest: largest value.
-    """
+    """The range of a figure over several inferences; both ends are None if unknown."""
 
     least: int | None
     highest: int | None
@@ -94,9 +89,6 @@ def inferences_of(
     """Return the measurements of the first inference and of all later inferences.
 
     Args:
-        device: device of the run.
-        description: section `umakit` of the library's `metadata.json`.
-        report: last line that the program printed.
         lines: all lines, with sums after each inference.
 
     Raises:

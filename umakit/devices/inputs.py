@@ -27,16 +27,12 @@ def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.
     previous inference.
 
     Args:
-        expected: `inputs` of the library's metadata.
         given: arrays by name; a model with a single input besides its states accepts any name.
 
     Returns:
         The number of inferences, whether the arrays had a leading dimension for inferences, and the
         arrays in the model's order with this dimension. The dimension is 1 for states that are
         passed on.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype.
     """
     if not isinstance(given, Mapping):
         raise InputError(
@@ -61,20 +57,12 @@ def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.
 
 
 def first_inferences(expected: Tensors, given: Arrays, count: int) -> Arrays:
-    """Return the input arrays of the first inferences.
-
-    Args:
-        expected: `inputs` of the library's metadata.
-        given: arrays by name, as for `check_inputs`.
-        count: number of inferences.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype, or there are fewer inferences.
-    """
+    """Return the input arrays of the first inferences."""
     known, batched, arrays = check_inputs(expected, given)
     if count > known:
         raise InputError(
-            f"{count:,} inferences need as many inputs, and there {_are(known)}",
+            f"{count:,} inferences need as many inputs, and there "
+            f"{'is 1' if known == 1 else f'are {known:,}'}",
             where="--inferences",
             fix="give arrays with one more leading dimension, or fewer inferences",
         )
@@ -85,10 +73,6 @@ def first_inferences(expected: Tensors, given: Arrays, count: int) -> Arrays:
         item["name"]: array[0] if item.get("next_state") and len(array) == 1 else array[:count]
         for item, array in zip(expected, arrays, strict=True)
     }
-
-
-def _are(count: int) -> str:
-    return "is 1" if count == 1 else f"are {count:,}"
 
 
 def _by_network_name(expected: Tensors, given: Arrays) -> Arrays:
@@ -175,9 +159,6 @@ def write_inputs(
     """Write the input file for `runtime/main.c` of a library.
 
     Args:
-        path: the file.
-        library: folder or tar file of the library.
-        description: section `umakit` of the library's metadata.
         arrays: inputs in the order of the interface, one inference after the other.
     """
     with path.open("wb") as stream:

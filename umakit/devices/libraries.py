@@ -7,7 +7,6 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from umakit.devices.device import Device
@@ -28,11 +27,7 @@ Run = Callable[[Sequence[str], list[str]], None]
 
 
 def driver_libraries(library: Path) -> list[Path]:
-    """Return the objects and libraries of drivers in an exported library, in linking order.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-    """
+    """Return the objects and libraries of drivers in an exported library, in linking order."""
     folder = library_folder(library) / COMPILED_FOLDER
     if not folder.is_dir():
         return []
@@ -41,20 +36,8 @@ def driver_libraries(library: Path) -> list[Path]:
 
 
 def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
-    """Refuse objects and libraries that do not fit a device.
-
-    Args:
-        files: the objects and libraries.
-        device: target device.
-        run: runs a compiler.
-
-    Returns:
-        Name of the first file that needs C++; empty if none does.
-
-    Raises:
-        BuildError: a file is for another processor, is missing or damaged, or is a shared library
-            for a device other than the host.
-    """
+    """Refuse objects and libraries that do not fit a device; return the first file that needs C++,
+    or an empty name."""
     read = [read_file(path) for path in files]
     for path, compiled in zip(files, read, strict=True):
         if is_shared(path.name) and not device.is_host:
@@ -69,17 +52,7 @@ def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
 
 
 def check_machine(path: Path, machine: Machine | None, wanted: Machine | None, target: str) -> None:
-    """Refuse an object or a library for another processor.
-
-    Args:
-        path: the file.
-        machine: processor of the file; None if unknown.
-        wanted: processor of the program; None if unknown.
-        target: name of the device.
-
-    Raises:
-        BuildError: the processors differ.
-    """
+    """Refuse an object or a library for another processor."""
     if machine is not None and wanted is not None and machine != wanted:
         raise BuildError(
             f"{path.name} is compiled for {machine}, programs for {target} are for {wanted}",
@@ -88,11 +61,7 @@ def check_machine(path: Path, machine: Machine | None, wanted: Machine | None, t
 
 
 def read_file(path: Path) -> CompiledFile:
-    """Return the properties of an object or a library.
-
-    Raises:
-        BuildError: the file is missing or damaged.
-    """
+    """Return the properties of an object or a library."""
     try:
         return read_compiled(path.name, path.read_bytes(), str(path))
     except OSError as error:
@@ -115,14 +84,7 @@ def linker_arguments(files: Sequence[Path]) -> list[str]:
 
 
 def machine_of(device: Device, run: Run) -> Machine | None:
-    """Return the target processor of a device's compiler; None if its files are not ELF.
-
-    Args:
-        run: runs a compiler.
-
-    Raises:
-        BuildError: the compiler is missing or fails.
-    """
+    """Return the target processor of a device's compiler; None if its files are not ELF."""
     compiler = device.compiler()
 
     def compile_to(output: Path) -> None:
@@ -131,19 +93,12 @@ def machine_of(device: Device, run: Run) -> Machine | None:
         run(compiler, ["-c", str(source), "-o", str(output)])
 
     key = repr([compiler, version_of(compiler[0])]).encode()
-    path = cached_object("nothing", hashlib.sha256(key).hexdigest()[:24], compile_to)
-    return read_file(path).machine
+    return read_file(cached_object("nothing", key, compile_to)).machine
 
 
 @dataclass(frozen=True)
 class CallableLibrary:
-    """A library of C functions in an exported library.
-
-    Attributes:
-        backend: name of the calling backend.
-        folder: the folder `codegen/host/src`.
-        files: files of the library with compiler options.
-    """
+    """A library of C functions in an exported library."""
 
     backend: str
     folder: Path
@@ -177,23 +132,14 @@ class CallableLibrary:
         return digest.hexdigest()
 
     def arguments(self, source: Path, flags: Sequence[str]) -> list[str]:
-        """Return the compiler arguments for one of its files, without the file.
-
-        Args:
-            source: the file.
-            flags: flags of all files, before the library's own.
-        """
+        """Return the compiler arguments for one of its files, without the file."""
         is_cxx = source.suffix in CXX_SUFFIXES
         given = [flag for flag in flags if not (is_cxx and flag.startswith("-std="))]
         return [*given, *self.words, *self.files.flags]
 
 
 def libraries_of(library: Path) -> list[CallableLibrary]:
-    """Return the libraries of C functions in an exported library, a folder or a tar file.
-
-    Raises:
-        LibraryError: the exported library is missing or damaged.
-    """
+    """Return the libraries of C functions in an exported library, a folder or a tar file."""
     found: Mapping[str, KernelLibrary] = read_description(library).sources.libraries
     folder = library_folder(library) / SOURCE_FOLDER if found else library
     return [CallableLibrary(name, folder, files) for name, files in found.items()]
@@ -211,11 +157,6 @@ def library_objects(
     Args:
         standard: flags of all files of programs.
         flags: flags of the program; linker flags and flags of the model are ignored.
-        device: target device.
-        run: runs a compiler.
-
-    Raises:
-        BuildError: a compiler is missing or refused a source.
     """
     objects = []
     for library in libraries:
@@ -228,13 +169,13 @@ def library_objects(
             depends = [word for word in arguments if not word.startswith("-I")]
             name = source.relative_to(library.folder).as_posix()
             key = repr([compiler, version_of(compiler[0]), depends, name, content]).encode()
-            digest = hashlib.sha256(key).hexdigest()[:24]
             line = [*arguments, "-c", str(source.absolute())]
-            objects.append(
-                cached_object(source.stem, digest, partial(_compile, run, compiler, line))
-            )
+            objects.append(compiled_object(source.stem, key, run, compiler, line))
     return objects
 
 
-def _compile(run: Run, compiler: Sequence[str], arguments: Sequence[str], output: Path) -> None:
-    run(compiler, [*arguments, "-o", str(output)])
+def compiled_object(
+    stem: str, key: bytes, run: Run, compiler: Sequence[str], arguments: Sequence[str]
+) -> Path:
+    """Return an object of the cache, compiled if missing; arguments as for `cached_object`."""
+    return cached_object(stem, key, lambda to: run(compiler, [*arguments, "-o", str(to)]))

@@ -38,16 +38,7 @@ def processor_of(system_name: str) -> str:
 
 
 def check_runs_on(program: Path, system_name: str, where: str) -> None:
-    """Refuse a program for another processor.
-
-    Args:
-        program: an ELF file.
-        system_name: output of `uname -m` on the machine.
-        where: name of the machine in messages.
-
-    Raises:
-        BuildError: names both processors.
-    """
+    """Refuse a program for another processor."""
     try:
         with program.open("rb") as stream:
             machine = MACHINES.get(str(ELFFile(stream)["e_machine"]), "")

@@ -62,20 +62,7 @@ Compile = Callable[[list[str]], None]
 def with_shared_objects(
     sources: Sequence[Path], compiler: Sequence[str], flags: Sequence[str], run: Compile
 ) -> list[Path]:
-    """Return the sources, with shared files replaced by objects of the cache.
-
-    Args:
-        sources: C and assembler files of a program.
-        compiler: the compiler and its constant arguments.
-        flags: the other flags of the program.
-        run: compiles a file that is not in the cache.
-
-    Returns:
-        Sources and objects in the order of `sources`.
-
-    Raises:
-        BuildError: the compiler refused a shared file.
-    """
+    """Return the sources, with shared files replaced by objects of the cache."""
     wanted = [*compiler, *of_no_model(flags), f"-I{RUNTIME}"]
     start = repr([*wanted, version_of(compiler[0])]).encode()
     shared = [source for source in sources if _is_shared(source)]
@@ -88,7 +75,8 @@ def with_shared_objects(
             text = _digest_of_driver(source) if _is_driver(source) else None
         if text is None:
             return source
-        return _object(source, hashlib.sha256(start + text).hexdigest()[:24], wanted, run)
+        arguments = [*wanted, "-c", str(source.absolute()), "-o"]
+        return cached_object(source.stem, start + text, lambda to: run([*arguments, str(to)]))
 
     return [replaced(source) for source in sources]
 
@@ -185,23 +173,10 @@ def _digest_of_driver(source: Path) -> bytes | None:
     return b"".join(parts)
 
 
-def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> Path:
-    def compile_to(output: Path) -> None:
-        run([*wanted, "-c", str(source.absolute()), "-o", str(output)])
-
-    return cached_object(source.stem, digest, compile_to)
-
-
-def cached_object(stem: str, digest: str, compile_to: Callable[[Path], None]) -> Path:
-    """Return an object of the cache; compile a missing object.
-
-    Args:
-        stem: name of the source without its suffix.
-        digest: digest of all dependences of the object.
-        compile_to: compiles the source to a path; raises `BuildError`.
-    """
+def cached_object(stem: str, key: bytes, compile_to: Callable[[Path], None]) -> Path:
+    """Return an object of the cache, compiled if missing; `key` holds all its dependences."""
     folder = cache_folder("objects")
-    cached = folder / f"{stem}-{digest}.o"
+    cached = folder / f"{stem}-{hashlib.sha256(key).hexdigest()[:24]}.o"
     if cached.exists():
         with contextlib.suppress(OSError):
             os.utime(cached)  # mark as used, so that the object is kept
@@ -288,18 +263,7 @@ def with_timed_device(
     folder: Path,
     run: Callable[[list[str]], None],
 ) -> list[Path]:
-    """Return the sources of a program with timed device calls.
-
-    Args:
-        sources: sources of a program with a device.
-        compiler: the compiler and its constant arguments.
-        flags: the other flags of the program.
-        folder: folder for an object.
-        run: runs a command of the compiler.
-
-    Raises:
-        BuildError: the compiler refused a source.
-    """
+    """Return the sources of a program with timed device calls."""
     command = [*compiler, *RENAMED]
     (device,) = (source for source in sources if source.name == DEVICE)
     (found,) = with_shared_objects([device], command, flags, run)

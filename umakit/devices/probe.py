@@ -23,12 +23,13 @@ from umakit.devices.build import compile_c, what_answers
 from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design
 from umakit.devices.execution import (
-    CRASH_HINT,
-    LINE_HINT,
+    Cause,
+    cause_of,
     default_limit,
+    fix_in_layer,
     idle_limit,
+    simulator_failed,
     stop_error,
-    stop_hint,
     stopped,
 )
 from umakit.devices.libraries import libraries_of
@@ -60,7 +61,6 @@ class LayerTrace:
 
     Attributes:
         outputs: raw bytes of the layer's outputs by C name.
-        damaged: descriptions of other modified memory.
     """
 
     outputs: dict[str, Bytes]
@@ -98,23 +98,7 @@ def build_around(
     is_traced: bool = False,
     cpu: str = "",
 ) -> None:
-    """Build a library with the hook after each layer, and with a surrounding `main`.
-
-    Args:
-        library: folder or tar file of the library.
-        prefix: the library's `tvmgen_NAME` prefix.
-        source: text of the C file with `main` and the hook.
-        program: path of the program to build; the C file is written next to it.
-        device: target device.
-        flags: further flags of the C compiler.
-        designs: designs that replace the simulators of their backends.
-        is_traced: whether designs can write waveforms.
-        cpu: as in `umakit.devices.cpus.description_for`.
-
-    Raises:
-        BuildError: the compiler is missing or reported an error, or the program is too large for
-            the device.
-    """
+    """Build a library with the hook after each layer, and with a surrounding `main`."""
     folder = library_folder(library)
     main = program.with_suffix(".c")
     main.write_text(source, encoding="utf-8")
@@ -134,19 +118,6 @@ def build_around(
 
 class Probe:
     """A library's program for `uma diff`.
-
-    Args:
-        description: section `umakit` of the library's metadata for the device.
-        library: folder or tar file of the library.
-        program: path of the program to build.
-        device: target device.
-        flags: further flags of the C compiler.
-        designs: designs that replace the simulators of their backends.
-        is_traced: whether designs can write waveforms.
-
-    Raises:
-        BuildError: the compiler or emulator is missing, the compiler reported an error, or the
-            program is too large for the device.
 
     Attributes:
         sizes: sizes of tensors in bytes by C name.
@@ -177,7 +148,7 @@ class Probe:
         self.sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
         self._program = program
         headers = library_folder(library) / SOURCE_FOLDER
-        self._devices = _devices_with_failures(description, headers)
+        self._devices = [each["name"] for each in description["backends"] if each["simulated"]]
         self._runs_designs = bool(designs)
         prefix = description["interface"]
         flags = [*flags, f"-I{headers}"]
@@ -196,16 +167,7 @@ class Probe:
         """Run one inference.
 
         Args:
-            inputs: arrays by name, with the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after the layer.
-            timeout: limit in seconds, with the default of `run_library`.
-            environment: further environment variables.
-
-        Returns:
-            The trace of each layer, in order.
-
-        Raises:
-            DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
         with temporary_folder("umakit-diff-") as folder:
             with (folder / "inputs").open("wb") as stream:
@@ -226,9 +188,11 @@ class Probe:
                 )  # fmt: skip
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))
-                fix = LINE_HINT if error.fix == CRASH_HINT else error.fix
                 raise DeviceError(
-                    error.what, where=self._place(traces), fix=fix, layer=len(traces)
+                    error.what,
+                    where=self._place(traces),
+                    fix=fix_in_layer(error),
+                    layer=len(traces),
                 ) from None
             if ended.returncode != 0:
                 raise DeviceError(
@@ -236,30 +200,24 @@ class Probe:
                 )
             traces, status = self._traces(_bytes_of(folder / "outputs"))
         if status != 0:
-            meaning = ended.stdout.strip()
-            sentence, own = self._ending(status, meaning)
+            sentence, own, cause = self._ending(status, ended.stdout.strip())
             raise stop_error(
                 sentence,
+                cause,
                 where=self._place(traces),
-                fix=stop_hint(status, meaning),
+                fix=cause.value,
                 status=own,
                 layer=len(traces),
             )
         return traces
 
-    def _ending(self, status: int, said: str) -> tuple[str, int]:
-        """Return a sentence about a failed run, and the status of the driver's function.
-
-        Args:
-            status: status of the run.
-            said: output of the program: the text of the status, or `FAILED`, the number of a
-                simulated device, and the reason.
-        """
+    def _ending(self, status: int, said: str) -> tuple[str, int, Cause]:
+        """Return a sentence about a failed run, the status of the driver, and the cause."""
         word, _, rest = said.partition(" ")
         number, _, why = rest.partition(" ")
         if word == FAILED and number.isdecimal():
-            return f"the simulator of {self._devices[int(number)]} failed: {why}", status
-        return stopped(self._description, status, said)
+            return simulator_failed(self._devices[int(number)], why), status, cause_of(why, status)
+        return *stopped(self._description, status, said), cause_of(said, status)
 
     def _place(self, traces: Sequence[LayerTrace]) -> str:
         if len(traces) >= len(self._layers):
@@ -358,17 +316,6 @@ class Probe:
                 for number, memory in enumerate(self._memories)
             ],
         )
-
-
-def _devices_with_failures(description: Mapping[str, Any], headers: Path) -> list[str]:
-    """Return the simulated devices whose simulators can report a failure.
-
-    None of a library of earlier versions of umakit can.
-    """
-    header = headers / "umakit" / "simulator.h"
-    if not header.exists() or "umakit_simulator_failure" not in header.read_text("utf-8"):
-        return []
-    return [each["name"] for each in description["backends"] if each["simulated"]]
 
 
 def _bytes_of(path: Path) -> Bytes:

@@ -12,9 +12,6 @@ from umakit.library.identities import identities_of
 from umakit.machine.energy import MemoryCounts
 from umakit.text.identities import LayerIdentity
 
-STREAMS = ("load", "array", "store")
-"""Engines of numbered commands, in libraries of umakit up to 0.1."""
-
 
 @dataclass(frozen=True, slots=True)
 class CommandTimes:
@@ -163,11 +160,7 @@ def profiles_of(
     inference, even if inferences take different times.
 
     Args:
-        device: device of the run.
-        description: section `umakit` of the library's `metadata.json`.
         report: last line that the program printed.
-        runs: number of inferences.
-        lines: all lines.
     """
     layers, recorded = description["layers"], _recorded(lines)
     simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
@@ -217,11 +210,8 @@ def _profile(
     """Return the measurements of a layer without its commands.
 
     Args:
-        device: device of the run.
-        layer: the layer in the library's metadata.
         figures: sums over all inferences.
         counted: means of the figures that a simulator counts.
-        runs: number of inferences.
         is_kits: whether the layer's accelerator has a simulator of umakit.
     """
     nanoseconds, instructions = (
@@ -288,13 +278,7 @@ def _is_counted(
 
 
 def _means(sums: Mapping[str, int], mean: _Mean, runs: int) -> dict[str, int]:
-    """Return the mean of each figure of a layer.
-
-    Args:
-        sums: sums of known figures over all inferences.
-        mean: running mean of all clock cycles.
-        runs: number of inferences.
-    """
+    """Return the mean of each figure of a layer; `mean` is the running mean of all clock cycles."""
     found = {name: round(value / runs) for name, value in sums.items()}
     chain = [name for name in CHAIN if name in sums]
     values = [sums[name] for name in chain]
@@ -316,7 +300,7 @@ def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...],
     layer = 0
     for line in lines:
         word, _, rest = line.partition(" ")
-        if word in ("events", "commands"):
+        if word == "events":
             layer, count = map(int, rest.split())
             counts[layer] = counts.get(layer, 0) + count
         elif word == "event":
@@ -324,9 +308,6 @@ def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...],
             engine, _, label = texts.partition("\t")
             times = CommandTimes(engine, int(first), int(busy_end), int(last), label)
             kept.setdefault(layer, []).append(times)
-        elif word == "command":
-            stream, start, end, completion = map(int, rest.split())
-            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], start, end, completion))
     return {
         layer: (tuple(sorted(commands, key=lambda each: each.start)), counts[layer] - len(commands))
         for layer, commands in kept.items()

@@ -29,13 +29,7 @@ DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.MU
 
 
 def refusal_of_team(compiler: str, messages: str, folder: Path) -> BuildError | None:
-    """Return the error in a file of a team; None for an error in another file.
-
-    Args:
-        compiler: name of the compiler, for messages.
-        messages: output of the compiler or linker.
-        folder: source folder of an exported library.
-    """
+    """Return the error in a file of a team; None for an error in another file."""
     found = first_error(messages)
     if found:
         file, text = found
@@ -67,9 +61,6 @@ class TeamFile:
 
     Attributes:
         path: path relative to that folder.
-        line: a line of the file.
-        backend: name of the backend.
-        is_simulator: whether the file is part of the backend's own simulator.
     """
 
     path: str
@@ -89,14 +80,8 @@ class TeamFile:
 
 
 def first_error(messages: str) -> tuple[TeamFile, str] | None:
-    """Return the first file of a team that a compiler refused, and the compiler's text.
-
-    Args:
-        messages: output of the compiler.
-
-    Returns:
-        None if no error is in a file of a team, or in other files included by a team's file.
-    """
+    """Return the first file of a team that a compiler refused, and the compiler's text; None for
+    errors in other files that no team's file includes."""
     includers: list[TeamFile] = []
     lines = messages.splitlines()
     for number, line in enumerate(lines):
@@ -133,11 +118,7 @@ def _team_file(path: str, line: int) -> TeamFile | None:
 
 
 def mend_of(file: TeamFile, text: str) -> str:
-    """Return advice on an error in a team's file.
-
-    Args:
-        text: the compiler's text of the error.
-    """
+    """Return advice on an error in a team's file."""
     missing = NOT_FOUND.search(f"fatal error: {text}")
     header = missing[1] if missing else ""
     if not header or header in OF_C or header.startswith((*SYSTEM_FOLDERS, OF_THE_KIT)):
@@ -159,9 +140,7 @@ class Undefined:
     """A function that a team's header declares, or a team's file calls, without a definition.
 
     Attributes:
-        function: name of the function.
         place: header and line of the declaration; without one, file and line of the call.
-        is_declared: whether there is a declaration.
         calls: file and line of the first call; empty if none is found.
         near: a defined function with a similar name, with file and line.
     """
@@ -174,12 +153,7 @@ class Undefined:
 
 
 def undefined_function(messages: str, library: Path) -> Undefined | None:
-    """Return the first function that a linker lacks and a team's file declares or calls.
-
-    Args:
-        messages: output of the linker.
-        library: the exported library.
-    """
+    """Return the first function that a linker lacks and a team's file declares or calls."""
     for match in UNDEFINED.finditer(messages):
         name = match[1] or match[2]
         texts = dict(_texts(library))
@@ -255,12 +229,7 @@ OF_THE_KIT = "umakit/"
 
 
 def mend_of_missing_header(messages: str, device: Device) -> str:
-    """Return advice on a header that a compiler did not find; empty if none is missing.
-
-    Args:
-        messages: output of the compiler.
-        device: target device.
-    """
+    """Return advice on a header that a compiler did not find; empty if none is missing."""
     found = NOT_FOUND.search(messages)
     if not found:
         return ""

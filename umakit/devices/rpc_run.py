@@ -59,10 +59,7 @@ class _Worker:
         return self._process.poll() is None
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """Return the answer to a request; None after the time limit.
-
-        The process is ended if the answer does not come.
-        """
+        """Return the answer to a request; end the process and return None after the time limit."""
         assert self._process.stdin is not None and self._process.stdout is not None
         until = time.monotonic() + seconds + (START_SECONDS if self.is_new else 0.0)
         self.is_new = False
@@ -127,11 +124,7 @@ def _end_workers() -> None:
 
 
 def machine_of_server(address: Address) -> str:
-    """Return a server's processor in the words of `uname -m`.
-
-    Raises:
-        UmakitError: there is no connection, or the server does not know.
-    """
+    """Return a server's processor in the words of `uname -m`."""
     given = _ask(address, {}, 0.0)
     return str(given["machine"])
 
@@ -142,19 +135,7 @@ def run_over_rpc(
     """Copy a shared object to a server, run its program, and fetch the output files.
 
     Args:
-        address: address of the server.
-        library: the shared object.
         arguments: arguments of `main`; first the input file in the folder, then the output file.
-        folder: folder of inputs and outputs.
-        seconds: time limit of the program.
-
-    Returns:
-        Standard output, standard error and exit code, which is negative for a signal.
-
-    Raises:
-        LateError: the program exceeded the time limit.
-        DeviceError: there is no connection, it was lost, or there is no room.
-        BuildError: the server runs on another kind of machine.
     """
     where = str(address)
     inputs, outputs = (*arguments, "", "")[:2]
@@ -204,12 +185,7 @@ def _ask(
 
 
 def _check_connection(address: Address) -> None:
-    """Raise the reason of a missing connection.
-
-    Raises:
-        InputError: the host name is unknown.
-        DeviceError: the port has no listener.
-    """
+    """Raise the reason of a missing connection."""
     port = address.port or 0
     try:
         socket.create_connection((address.host, port), CONNECTING_SECONDS).close()

@@ -33,9 +33,6 @@ def answer(request: Mapping[str, Any], at: list[str]) -> dict[str, Any]:
 
     Returns:
         `machine`, the server's target; or `ending` and `number` of umakit_ending.
-
-    Raises:
-        Exception: any exception of TVM.
     """
     from umakit import tvm_api
 

@@ -17,7 +17,14 @@ from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import RunnerOptions, build_runner
 from umakit.devices.cpus import description_for
 from umakit.devices.designs import Design, check_designs
-from umakit.devices.execution import default_limit, idle_limit, stop_error, stop_hint, stopped
+from umakit.devices.execution import (
+    cause_of,
+    default_limit,
+    idle_limit,
+    simulator_failed,
+    stop_error,
+    stopped,
+)
 from umakit.devices.inferences import MOST_INFERENCES, Inferences, inferences_of
 from umakit.devices.inputs import check_inputs, write_inputs
 from umakit.devices.profiles import CommandTimes, InferenceProfile, LayerProfile, profiles_of
@@ -78,11 +85,7 @@ class RunResult:
 
 
 def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of an npz file by name.
-
-    Raises:
-        InputError: the file is missing or not a valid npz file, see `umakit.files.npz.read_npz`.
-    """
+    """Read the arrays of an npz file by name."""
     return read_npz(path)
 
 
@@ -90,9 +93,6 @@ def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
     """Select the arrays that are inputs of the network; a data set may contain labels too.
 
     A single array is selected whatever its name.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
     """
     expected = load_metadata(library)["umakit"]["inputs"]
     names = {item[key] for item in expected for key in ("name", "c_name")}
@@ -119,54 +119,6 @@ def save_outputs(
     write_file(path, content, NPZ_RESULTS, inputs, force=force)
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """How inferences run, and what is measured.
-
-    Attributes:
-        repeat: number of runs of each inference, for timing.
-        profile: whether each layer is measured.
-        record_commands: whether the times of commands are recorded for layers on simulated
-            accelerators that report them; needs `profile`. A number is the maximum for each layer;
-            the default maximum depends on the device.
-        device: name of a device in `umakit.devices.DEVICES`, the path of a device's TOML file, or a
-            device.
-        timeout: limit in seconds of processor time, on remote machines of silence; default: the
-            device's limit, 600 under emulation, and on the host 600 for each inference of a library
-            with an accelerator.
-        rtl: designs that replace the simulators of their backends, on the host.
-        wave: file for the waveform of a design, written also for a failed run.
-        each_inference: whether the first inference is measured separately from all later ones;
-            needs `profile`, and inputs that are not repeated.
-        cpu: CPU whose code runs, for a library for several CPUs; default: the first CPU that the
-            device supports.
-    """
-
-    repeat: int = 1
-    profile: bool = False
-    record_commands: bool | int = False
-    device: str | os.PathLike[str] | Device = HOST.name
-    timeout: float | None = None
-    rtl: Sequence[Design] = ()
-    wave: WaveFile | None = None
-    each_inference: bool = False
-    cpu: str = ""
-
-    def runner(self, device: Device, *, is_traced: bool) -> RunnerOptions:
-        """Return the options of the program that runs the library on a device."""
-        most_commands = int(self.record_commands)
-        if self.record_commands is True:
-            most_commands = MOST_COMMANDS if device.is_host else MOST_EMULATED_COMMANDS
-        return RunnerOptions(
-            self.profile,
-            most_commands if self.profile else 0,
-            self.each_inference,
-            self.rtl,
-            is_traced,
-            self.cpu,
-        )
-
-
 def run_library(
     library: str | os.PathLike[str],
     inputs: Arrays,
@@ -187,8 +139,22 @@ def run_library(
         library: folder or tar file of an exported library.
         inputs: one array for each input; a single-input model takes any key. Arrays with one more
             leading dimension run that many inferences. States may be omitted, see `check_inputs`.
-        repeat, profile, record_commands, device, timeout, rtl, wave, each_inference, cpu: as in
-            `RunSettings`.
+        repeat: number of runs of each inference, for timing.
+        profile: whether each layer is measured.
+        record_commands: whether the times of commands are recorded for layers on simulated
+            accelerators that report them; needs `profile`. A number is the maximum for each layer;
+            the default maximum depends on the device.
+        device: name of a device in `umakit.devices.DEVICES`, the path of a device's TOML file, or a
+            device.
+        timeout: limit in seconds of processor time, on remote machines of silence; default: the
+            device's limit, 600 under emulation, and on the host 600 for each inference of a library
+            with an accelerator.
+        rtl: designs that replace the simulators of their backends, on the host.
+        wave: file for the waveform of a design, written also for a failed run.
+        each_inference: whether the first inference is measured separately from all later ones;
+            needs `profile`, and inputs that are not repeated.
+        cpu: CPU whose code runs, for a library for several CPUs; default: the first CPU that the
+            device supports.
 
     Raises:
         LibraryError: the library is missing or damaged, or its program is from an older version of
@@ -199,31 +165,35 @@ def run_library(
             program is too large for the device.
         DeviceError: the run failed or exceeded the time limit; carries the driver's status.
     """
-    settings = RunSettings(
-        repeat, profile, record_commands, device, timeout, rtl, wave, each_inference, cpu
-    )
-    return run_with_settings(Path(library), inputs, settings)
+    machine, most = find_device(device), int(record_commands) if profile else 0
+    if record_commands is True and profile:
+        most = MOST_COMMANDS if machine.is_host else MOST_EMULATED_COMMANDS
+    options = RunnerOptions(profile, most, each_inference, rtl, wave is not None, cpu)
+    return _run(Path(library), inputs, machine, options, repeat, timeout, wave)
 
 
-def run_with_settings(library: Path, inputs: Arrays, settings: RunSettings) -> RunResult:
-    """Run inferences on a device; arguments and errors as for `run_library`."""
-    machine, repeat = find_device(settings.device), settings.repeat
+def _run(
+    library: Path,
+    inputs: Arrays,
+    machine: Device,
+    options: RunnerOptions,
+    repeat: int,
+    timeout: float | None,
+    wave: WaveFile | None,
+) -> RunResult:
     if not 1 <= repeat <= MOST_REPEATS:
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
-    description = description_for(library, machine, settings.cpu)
+    description = description_for(library, machine, options.cpu)
     count, batched, arrays = check_inputs(description["inputs"], inputs)
-    if settings.each_inference:
-        _check_each(settings.profile, repeat, count)
+    if options.each_inference:
+        _check_each(options.profile, repeat, count)
     machine.check_emulator()
     if machine.is_host:
         check_memory(_memory_of(description))
-    check_designs(settings.rtl, description, machine)
-    wave = settings.wave
-    asked = None if wave is None else wave_of(description, settings.rtl, wave.layer)
-    timeout = settings.timeout
+    check_designs(options.designs, description, machine)
+    asked = None if wave is None else wave_of(description, options.designs, wave.layer)
     if timeout is None:
         timeout = default_limit(machine, description, count * repeat)
-    options = settings.runner(machine, is_traced=asked is not None)
     runner = build_runner(library, description["interface"], machine, options)
     with temporary_folder("umakit-run-") as folder:
         # A state that is passed on has only the first inference's value.
@@ -234,31 +204,18 @@ def run_with_settings(library: Path, inputs: Arrays, settings: RunSettings) -> R
         with written_wave(wave, asked, folder) as environment:
             ended = execute(
                 machine, runner, arguments, folder, timeout, idle=idle_limit(description),
-                runs_designs=bool(settings.rtl), environment=environment,
+                runs_designs=bool(options.designs), environment=environment,
             )  # fmt: skip
         lines = ended.stdout.splitlines()
         report = _report(machine, runner, description, lines, ended.stderr)
         data = (folder / OUTPUTS).read_bytes()
         outputs = _read_outputs(description["outputs"], data, count, batched)
-    return _measured(settings, machine, description, report, lines, outputs, count)
-
-
-def _measured(
-    settings: RunSettings,
-    machine: Device,
-    description: Mapping[str, Any],
-    report: Mapping[str, Any],
-    lines: Sequence[str],
-    outputs: dict[str, npt.NDArray[Any]],
-    count: int,
-) -> RunResult:
-    """Return the measurements of a run of `count` inferences, from the report of its program."""
     runs = [line.split() for line in lines if line.startswith("run ")]
     layers: tuple[LayerProfile, ...] = ()
     whole, inferences = None, None
-    if settings.profile:
-        layers, whole = profiles_of(machine, description, report, count * settings.repeat, lines)
-    if settings.each_inference:
+    if options.profile:
+        layers, whole = profiles_of(machine, description, report, count * repeat, lines)
+    if options.each_inference:
         inferences = inferences_of(machine, description, report, lines)
     return RunResult(
         outputs,
@@ -272,11 +229,7 @@ def _measured(
 
 
 def _check_each(profile: bool, repeat: int, count: int) -> None:
-    """Refuse impossible separate measurements of inferences.
-
-    Raises:
-        InputError: there is no profile, inferences are repeated, or there are too many.
-    """
+    """Refuse impossible separate measurements of inferences."""
     if not profile:
         raise InputError("inferences are told apart in a profile only", fix="profile the run")
     if repeat != 1:
@@ -319,24 +272,16 @@ def _report(
     except (IndexError, json.JSONDecodeError):
         detail = messages.strip() or "it printed nothing"
         raise DeviceError(f"the program failed: {detail}", where=where) from None
-    if report["status"] != 0 and "simulator" in report:
-        raise stop_error(
-            f"the simulator of {report['simulator']} failed: {report['message']}",
-            where=f"inference {report['inference']}",
-            fix=stop_hint(int(report["status"]), report["message"]),
-            status=int(report["status"]),
-            inference=int(report["inference"]),
-        )
-    if report["status"] != 0:
-        sentence, status = stopped(description, int(report["status"]), report["message"])
-        raise DeviceError(
-            sentence,
-            where=f"inference {report['inference']}",
-            fix=stop_hint(int(report["status"]), report["message"]),
-            status=status,
-            inference=int(report["inference"]),
-        )
-    return report
+    if report["status"] == 0:
+        return report
+    status, said, number = int(report["status"]), report["message"], int(report["inference"])
+    if "simulator" in report:
+        sentence = simulator_failed(report["simulator"], said)
+    else:
+        sentence, status = stopped(description, status, said)
+    cause = cause_of(said, int(report["status"]))
+    where = f"inference {number}"
+    raise stop_error(sentence, cause, where=where, fix=cause.value, status=status, inference=number)
 
 
 def _read_outputs(

@@ -68,7 +68,6 @@ class SerialLine:
         """Write bytes; False if the other side does not take them in time.
 
         Args:
-            data: the bytes.
             until: deadline on the clock `time.monotonic`.
 
         Raises:
@@ -92,15 +91,7 @@ class SerialLine:
 def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
     """Open a line, and close it after the block.
 
-    A port is locked while it is open, so that bytes of two runs do not mix.
-
-    Args:
-        port: path of a port, or `PSEUDO` for a pseudo terminal.
-        rate: bits a second, a key of `RATES`.
-        device: name of the device, for messages.
-
-    Raises:
-        DeviceError: the port cannot be opened, or is in use.
+    A port stays locked, so that bytes of two runs do not mix.
     """
     with contextlib.ExitStack() as stack:
         if port == PSEUDO:
@@ -128,11 +119,7 @@ def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a port against other programs.
-
-    Raises:
-        OSError: the port is in use.
-    """
+    """Lock a port against other programs."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -187,10 +174,7 @@ class SerialRun:
     """A program's conversation with this machine.
 
     Args:
-        line: the line to the board.
         words: arguments of `main`, without its name; the first two are files in the folder.
-        folder: folder of input and output files.
-        device: name of the device, for messages.
         ended: returns the exit status of the command that runs the board, as text; empty while it
             runs.
     """
@@ -221,9 +205,6 @@ class SerialRun:
 
     def run(self, seconds: float) -> subprocess.CompletedProcess[str]:
         """Let the program run until its end.
-
-        Args:
-            seconds: maximum seconds between frames of the board.
 
         Returns:
             Report, messages and exit code of the program. Outputs are written to their file, of a
@@ -351,11 +332,7 @@ class Frame:
 
 
 class FrameReader:
-    """Finds frames in the bytes of a line; bytes outside intact frames are skipped.
-
-    Attributes:
-        skipped: number of skipped bytes.
-    """
+    """Finds frames in the bytes of a line; bytes outside intact frames are skipped."""
 
     def __init__(self) -> None:
         self._data = bytearray()

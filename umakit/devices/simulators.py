@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from umakit.devices.device import SUPPORT, Device
-from umakit.devices.libraries import Run, linker_arguments
-from umakit.devices.objects import cached_object, compiling, of_no_model, version_of
+from umakit.devices.libraries import Run, compiled_object, linker_arguments
+from umakit.devices.objects import compiling, of_no_model, version_of
 from umakit.errors import BuildError
 from umakit.files.compiled_files import is_compiled
 from umakit.library.metadata import read_description
@@ -36,10 +35,7 @@ class Simulator:
     """A backend's own simulator in a library.
 
     Attributes:
-        backend: name of the backend.
-        folder: folder of the simulator's files.
         headers: folder above `umakit/own_simulator.h`.
-        files: build description.
     """
 
     backend: str
@@ -56,9 +52,8 @@ class Simulator:
         """Definitions for `WATCHDOG`; none for a program, which its adapter watches."""
         if self.files.program:
             return []
-        milliseconds = round(self.files.timeout * 1000)
-        names = f"-DUMAKIT_WATCHED={self.backend}"
-        return [names, f"-DUMAKIT_WATCHED_MILLISECONDS={milliseconds}"]
+        limit = f"-DUMAKIT_WATCHED_MILLISECONDS={round(self.files.timeout * 1000)}"
+        return [f"-DUMAKIT_WATCHED={self.backend}", limit]
 
     def linking(self) -> list[str]:
         """Return the arguments that link its libraries."""
@@ -97,11 +92,7 @@ def _digest(*places: tuple[Path, str]) -> bytes:
 
 
 def simulators_of(library: Path) -> list[Simulator]:
-    """Return the simulators of backends' own in an exported library, a folder or a tar file.
-
-    Raises:
-        LibraryError: the library is missing or damaged.
-    """
+    """Return the simulators of backends' own in an exported library, a folder or a tar file."""
     own: Mapping[str, OwnSimulator] = read_description(library).sources.own
     folder = library_folder(library) if own else library
     return [
@@ -111,12 +102,7 @@ def simulators_of(library: Path) -> list[Simulator]:
 
 
 def check_simulators(simulators: Sequence[Simulator], device: Device) -> None:
-    """Refuse simulators that a device cannot run.
-
-    Raises:
-        BuildError: a simulator is in C++ and the device has no C++ or no C++ compiler, or a
-            simulator is a program and the device is not the host.
-    """
+    """Refuse simulators that a device cannot run."""
     for simulator in simulators:
         program = simulator.files.program
         if program and not device.is_host:
@@ -140,12 +126,7 @@ def simulator_objects(
 
     Args:
         flags: flags of the program; linker flags are ignored.
-        device: target device.
-        run: runs a compiler.
         watches: whether the program ends when a function of a linked simulator does not return.
-
-    Raises:
-        BuildError: a compiler is missing or refused a source.
     """
     objects = []
     adapter: set[str] = set()
@@ -177,8 +158,7 @@ def simulator_objects(
             depends = [*FLAGS, *of_no_model(flags)] if of_kit else own
             key = repr([compiler, version_of(compiler[0]), depends, name]).encode()
             used = simulator.adapter_digest() if of_kit else content
-            digest = hashlib.sha256(key + used).hexdigest()[:24]
-            objects.append(_object(Path(name).stem, digest, partial(run, compiler), arguments))
+            objects.append(compiled_object(Path(name).stem, key + used, run, compiler, arguments))
     if watches:
         objects += [_watchdog(each, flags, device, run) for each in simulators if each.watched]
     return objects
@@ -189,15 +169,9 @@ def _watchdog(simulator: Simulator, flags: Sequence[str], device: Device, run: R
     given = [*FLAGS, *of_no_model(flags), *simulator.watched]
     headers = _digest((simulator.headers / "umakit", "*.h"))
     key = repr([compiler, version_of(compiler[0]), given]).encode()
-    digest = hashlib.sha256(key + WATCHDOG.read_bytes() + headers).hexdigest()[:24]
+    key += WATCHDOG.read_bytes() + headers
     arguments = [*given, f"-I{simulator.headers}", "-c", str(WATCHDOG)]
-    return _object(WATCHDOG.stem, digest, partial(run, compiler), arguments)
-
-
-def _object(
-    stem: str, digest: str, run: Callable[[list[str]], None], arguments: Sequence[str]
-) -> Path:
-    return cached_object(stem, digest, lambda output: run([*arguments, "-o", str(output)]))
+    return compiled_object(WATCHDOG.stem, key, run, compiler, arguments)
 
 
 def link_as_cxx(
@@ -208,19 +182,7 @@ def link_as_cxx(
     device: Device,
     run: Run,
 ) -> None:
-    """Link a program or shared library with C++ objects.
-
-    Args:
-        files: C and assembler sources, C++ sources, and objects.
-        compiler: the C compiler and all flags of the program.
-        output: the file to write.
-        arguments: linker arguments after the files.
-        device: target device.
-        run: runs a compiler.
-
-    Raises:
-        BuildError: a compiler is missing, refused a source, or could not link.
-    """
+    """Link a program or shared library with C++ objects."""
     with tempfile.TemporaryDirectory(dir=output.parent) as temporary:
         objects = []
         for number, path in enumerate(files):

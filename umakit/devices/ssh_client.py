@@ -41,10 +41,6 @@ ENDING_SECONDS = 5.0
 PIECE = 65536
 
 
-class StalledError(Exception):
-    """The remote side received or sent nothing for too long."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """The answer of the remote side.
@@ -64,7 +60,6 @@ class SshClient:
     """The client for one machine.
 
     Args:
-        address: address of the machine.
         options: options of ssh, placed after the user's variable and before `OPTIONS`.
     """
 
@@ -72,11 +67,7 @@ class SshClient:
         self.address, self._options = address, tuple(options)
 
     def check(self) -> None:
-        """Check that ssh is installed.
-
-        Raises:
-            MissingProgramError: ssh is not installed.
-        """
+        """Check that ssh is installed."""
         if shutil.which("ssh") is None:
             raise MissingProgramError(
                 f"{self.address} needs ssh, which is not installed",
@@ -84,14 +75,7 @@ class SshClient:
             )
 
     def command(self, bytes_of_script: int | str = "BYTES") -> list[str]:
-        """Return the command, whose standard input begins with a script for `sh`.
-
-        Args:
-            bytes_of_script: size of the script; the default is a placeholder for messages.
-
-        Raises:
-            BuildError: the user's variable cannot be parsed.
-        """
+        """Return the command, whose standard input begins with a script for `sh` of some bytes."""
         address = self.address
         text = os.environ.get(OPTIONS_VARIABLE, "")
         try:
@@ -115,10 +99,6 @@ class SshClient:
             data: standard input after the script; the input stays open.
             limit: time limit in seconds from the line `start` on.
             start: first word of the line that starts the time limit; empty: the begin.
-
-        Raises:
-            MissingProgramError: ssh is not installed.
-            UmakitError: there is no connection, or it was lost; see `ssh_error`.
         """
         self.check()
         mark = f"umakit-{secrets.token_hex(8)}"
@@ -132,27 +112,18 @@ class SshClient:
             # A file, not a pipe: a master process of ssh would keep a pipe open.
             process = _started(command, messages)
             with _ended(process):
-                try:
-                    is_late = _exchange(process, text + data, received, limit, begin)
-                except StalledError:
-                    is_late = False
-                    stalled = True
-                else:
-                    stalled = False
+                is_late = _exchange(process, text + data, received, limit, begin)
             messages.seek(0)
             said = messages.read().decode("utf-8", "replace")
-        answer = _answer(bytes(received), mark, is_late)
-        if stalled:
+        answer = _answer(bytes(received), mark, bool(is_late))
+        if is_late is None:
             raise DeviceError(
                 f"the connection was lost: nothing passed for {STALLED_SECONDS:g} s",
                 where=str(self.address),
             )
         if not is_late and "ended" not in answer.said and "refused" not in answer.said:
-            raise self._error(process.returncode, said, bool(answer.said))
+            raise ssh_error(str(self.address), process.returncode, said, bool(answer.said))
         return answer
-
-    def _error(self, code: int, messages: str, has_begun: bool) -> UmakitError:
-        return ssh_error(str(self.address), code, messages, has_begun)
 
 
 def _started(command: Sequence[str], messages: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -203,11 +174,12 @@ def _exchange(
     received: bytearray,
     limit: float,
     begin: bytes,
-) -> bool:
+) -> bool | None:
     """Send and receive bytes until the client ends.
 
     Returns:
-        Whether nothing was received for `limit` seconds, once `begin` was received.
+        Whether nothing was received for `limit` seconds, once `begin` was received; None if nothing
+        passed for `STALLED_SECONDS` before.
     """
     assert process.stdin is not None and process.stdout is not None
     given, taken = process.stdin.fileno(), process.stdout.fileno()
@@ -221,9 +193,7 @@ def _exchange(
             left = STALLED_SECONDS if until is None else until - time.monotonic()
             ready = selector.select(max(0.0, left))
             if not ready:
-                if until is None:
-                    raise StalledError
-                return True
+                return None if until is None else True
             for key, _ in ready:
                 if key.fd == given:
                     waiting = _sent(given, waiting)
@@ -285,10 +255,7 @@ def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitEr
     """Return the error of an incomplete conversation.
 
     Args:
-        where: the address, for messages.
         code: exit code of ssh; negative if a signal ended ssh.
-        messages: standard error of ssh.
-        has_begun: whether the remote side had answered.
 
     Returns:
         An `InputError` for the user's settings (host name, host key, login, options), else a
@@ -326,7 +293,8 @@ def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitEr
             fix="let ssh log in without a question: ssh-copy-id, or ssh-add for a key with a "
             "passphrase",
         )
-    said = _last_line(messages)
+    lines = [line.strip() for line in messages.splitlines() if not NOISE.match(line)]
+    said = next(filter(None, reversed(lines)), "")
     if has_begun or LOST.search(messages):
         return DeviceError(f"the connection was lost{f': {said}' if said else ''}", where=where)
     if code == 255 or code < 0:
@@ -340,9 +308,3 @@ def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitEr
         where=where,
         fix="log in there to a user who has a shell with sh, dd, head, tar and mktemp",
     )
-
-
-def _last_line(messages: str) -> str:
-    lines = [line.strip() for line in messages.splitlines() if not NOISE.match(line)]
-    kept = [line for line in lines if line]
-    return kept[-1] if kept else ""

@@ -44,19 +44,7 @@ def run_over_ssh(
     """Copy a program and the files of a folder, run the program, and fetch its output files.
 
     Args:
-        client: the client for the machine.
         arguments: arguments of `main`; file names are relative to the folder.
-        folder: folder of input files, also for the program's output files.
-        seconds: time limit of the program.
-
-    Returns:
-        Standard output, standard error and exit code, which is negative for a signal.
-
-    Raises:
-        LateError: the program exceeded the time limit.
-        DeviceError: there is no connection, it was lost, or there is no room.
-        InputError: the login failed, or there is no folder for temporary files.
-        BuildError: the program is for another processor.
     """
     data = _packed(program, folder)
     values = {
@@ -103,11 +91,7 @@ def _packed(program: Path, folder: Path) -> bytes:
 
 
 def _unpacked(data: bytes, folder: Path, where: str) -> dict[str, bytes]:
-    """Write files of an archive into a folder, and return files with a leading dot.
-
-    Raises:
-        DeviceError: the archive is truncated.
-    """
+    """Write files of an archive into a folder, and return files with a leading dot."""
     hidden: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
@@ -151,12 +135,7 @@ def _no_room(address: Address, what: str) -> DeviceError:
 
 
 def _check_start(program: Path, machine: str, code: int, messages: str, where: str) -> None:
-    """Raise the reason why a program did not start, if known.
-
-    Raises:
-        BuildError: the program is for another processor.
-        DeviceError: the folder does not allow executing programs.
-    """
+    """Raise the reason why a program did not start, if known."""
     check_runs_on(program, machine, where)
     if code == 126:
         said = messages.strip().rpartition("\n")[2]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from umakit.devices import HOST
 from umakit.devices.build import compile_c, library_sources
 from umakit.devices.cpus import cpu_flags, description_for
-from umakit.devices.execution import stop_hint, stopped
+from umakit.devices.execution import cause_of, stopped
 from umakit.devices.inputs import check_inputs
 from umakit.devices.libraries import libraries_of
 from umakit.devices.simulators import simulators_of
@@ -37,8 +37,6 @@ class Placed:
 
     Attributes:
         pointers: addresses of the arguments of `_run_unpacked`.
-        outputs: arrays by output name, written by a call.
-        kept: all memory behind the arguments.
     """
 
     pointers: tuple[int, ...]
@@ -51,11 +49,7 @@ class UnpackedLibrary:
     """A library that is loaded in this process, with the inputs of an inference.
 
     Attributes:
-        binary: the library.
-        description: section `umakit` of its metadata.
-        inputs: an array for each input.
         weights: content of the weights blob; None for a library without one.
-        name: name of the weights blob in messages.
     """
 
     binary: ctypes.CDLL
@@ -72,9 +66,6 @@ class UnpackedLibrary:
         Args:
             offset: called for each tensor and pool; returns an offset in bytes, a multiple of 64,
                 from the first aligned address.
-
-        Raises:
-            DeviceError: the driver refused the weights.
         """
 
         def empty(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
@@ -103,11 +94,7 @@ class UnpackedLibrary:
         return Placed(tuple(pointers), outputs, kept)
 
     def check(self, status: int) -> None:
-        """Raise the error of a status.
-
-        Raises:
-            DeviceError: the status is not 0.
-        """
+        """Raise the error of a status."""
         if status != 0:
             raise run_error(self.binary, self.description, status)
 
@@ -118,13 +105,7 @@ def compiled_library(
     """Compile a library for this machine and load it into this process.
 
     Args:
-        library: an exported library.
         folder: folder for the shared library, kept while the library is used.
-        sources: further C files to link.
-        flags: further compiler flags.
-
-    Raises:
-        BuildError: the C compiler is missing or reported an error.
     """
     shared = folder / "library.so"
     compile_c(
@@ -138,32 +119,15 @@ def compiled_library(
 
 
 def run_error(binary: ctypes.CDLL, description: Mapping[str, Any], status: int) -> DeviceError:
-    """Return the error of a run that ended with a status other than 0.
-
-    Args:
-        binary: the library.
-        description: section `umakit` of the library's metadata.
-        status: status of the run.
-    """
+    """Return the error of a run that ended with a status other than 0."""
     interface = description["interface"]
     text = _status_text(binary, interface, status)
     sentence, own = stopped(description, status, text)
-    return DeviceError(sentence, where=interface, fix=stop_hint(status, text), status=own)
+    return DeviceError(sentence, where=interface, fix=cause_of(text, status).value, status=own)
 
 
 def open_weights(binary: ctypes.CDLL, interface: str, address: int, size: int, name: str) -> int:
-    """Open a weights blob and return the address of its data.
-
-    Args:
-        binary: the library.
-        interface: prefix of the library's functions.
-        address: address of the blob, a multiple of `BLOB_ALIGNMENT`.
-        size: size of the blob in bytes.
-        name: name of the blob in messages.
-
-    Raises:
-        DeviceError: the driver refused the weights.
-    """
+    """Open a weights blob and return the address of its data."""
     opened = ctypes.c_void_p()
     function = getattr(binary, f"{interface}_open_weights")
     function.restype = ctypes.c_int32
@@ -185,15 +149,7 @@ def load_unpacked(
     """Compile a library and load it into this process.
 
     Args:
-        library: an exported library.
         inputs: arrays by input name; a single-input model accepts any name.
-        folder: folder for the shared library, kept while the library is used.
-        sources: further C files to link.
-        flags: further compiler flags.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype, or there is more than one inference.
-        BuildError: the C compiler is missing or reported an error.
     """
     description = description_for(library, HOST)
     count, _, batches = check_inputs(description["inputs"], inputs)
@@ -211,14 +167,6 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
     """Run one inference through the interface with plain pointers.
 
     The workspace is filled with a pattern first, which exposes reads of uninitialized memory.
-
-    Args:
-        library, inputs: as of `load_unpacked`.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype, or there is more than one inference.
-        DeviceError: the run returned an error status.
-        BuildError: the C compiler is missing or reported an error.
     """
     with temporary_folder("umakit-unpacked-") as temporary:
         loaded = load_unpacked(library, inputs, temporary)
@@ -240,8 +188,6 @@ def _aligned_memory(size: int, alignment: int, offset: int = 0) -> npt.NDArray[n
     """Return aligned memory that is filled with a pattern.
 
     Args:
-        size: size in bytes.
-        alignment: alignment of the address in bytes.
         offset: offset in bytes from the first aligned address; rounded up to the alignment.
     """
     behind = -(-offset // alignment) * alignment
@@ -263,15 +209,10 @@ class TimedLibrary:
 
     Args:
         library: an exported library with all layers on the CPU.
-        inputs: arrays by input name.
         folder: an empty folder, kept while the library is used.
 
     Attributes:
         outputs: arrays by output name of one inference.
-
-    Raises:
-        BuildError: the C compiler is missing or reported an error.
-        DeviceError: an inference returned an error status.
     """
 
     def __init__(self, library: Path, inputs: Mapping[str, npt.NDArray[Any]], folder: Path) -> None:
@@ -305,11 +246,7 @@ class TimedLibrary:
         self._arguments = (ctypes.c_void_p * len(pointers))(*pointers)
 
     def times(self, inferences: int) -> npt.NDArray[np.float64]:
-        """Run some inferences and return the mean processor time of each layer in seconds.
-
-        Raises:
-            DeviceError: an inference returned an error status.
-        """
+        """Run some inferences and return the mean processor time of each layer in seconds."""
         found = np.zeros(self._layers, np.uint64)
         pointer = ctypes.c_void_p(found.ctypes.data)
         self._library.check(self._function(self._arguments, ctypes.c_int64(inferences), pointer))
@@ -322,10 +259,6 @@ def take_turns(libraries: Sequence[TimedLibrary], rounds: int) -> npt.NDArray[np
     Times are processor times of this thread, without other programs. In each round, every library
     has a turn, so disturbances affect all libraries alike. Before its turn, a library moves to
     other memory and runs one uncounted inference.
-
-    Args:
-        libraries: libraries of the same layers.
-        rounds: number of rounds.
     """
     repeats = min(each.repeats for each in libraries)
     found: list[list[npt.NDArray[np.float64]]] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from umakit import sim
-from umakit.errors import BuildError, MissingProgramError
+from umakit.errors import AcceleratorConfigError, BuildError, MissingProgramError
 from umakit.files.compiled_files import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import cache_folder
 from umakit.machine.rtl_ports import Direction, Port
@@ -49,10 +49,7 @@ class DesignFiles:
 
     Attributes:
         top: the top module, which has the ports.
-        sources: source files in reading order.
-        folders: folders of included files.
         included: files that sources may include.
-        parameters: values of the top's parameters.
         defines: macros of the preprocessor, as `NAME` or `NAME=value`.
     """
 
@@ -92,8 +89,6 @@ class Verilated:
     Attributes:
         top: name of the module; the C++ class has the prefix V.
         folder: folder of the headers and of `libverilated_design.a`.
-        include: folder of Verilator's own headers.
-        is_traced: whether the design can write waveforms.
     """
 
     top: str
@@ -104,14 +99,8 @@ class Verilated:
     @property
     def compiling(self) -> list[str]:
         """Compiler arguments for C++ code that uses the class."""
-        return [
-            "-isystem",
-            str(self.folder.absolute()),
-            "-isystem",
-            str(self.include),
-            "-isystem",
-            str(self.include / "vltstd"),
-        ]
+        folders = (self.folder.absolute(), self.include, self.include / "vltstd")
+        return [word for folder in folders for word in ("-isystem", str(folder))]
 
     @property
     def linking(self) -> list[str]:
@@ -124,12 +113,7 @@ ARCHIVE = "libverilated_design.a"
 
 @functools.cache
 def verilator() -> tuple[str, Path]:
-    """Return the version of Verilator and its folder of headers.
-
-    Raises:
-        MissingProgramError: Verilator is not installed.
-        BuildError: Verilator is too old.
-    """
+    """Return the version of Verilator and its folder of headers."""
     if shutil.which("verilator") is None:
         raise MissingProgramError(
             "Verilator is not installed, which compiles the design of [rtl]",
@@ -155,11 +139,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def ports_of(files: DesignFiles) -> list[Port]:
-    """Return the ports of a design's top module in order.
-
-    Raises:
-        BuildError: Verilator is missing or refuses the design; carries its first error.
-    """
+    """Return the ports of a design's top module in order."""
     verilator()
     with tempfile.TemporaryDirectory(prefix="umakit-rtl-") as temporary:
         _verilate(["--xml-only", "--Mdir", temporary], files)
@@ -199,15 +179,7 @@ def _number(text: str) -> int:
 
 
 def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
-    """Return a design compiled to C++ and objects, from the user's cache if present.
-
-    Args:
-        files: the design.
-        is_traced: whether the design can write waveforms, which makes it slower.
-
-    Raises:
-        BuildError: Verilator or the C++ compiler is missing, or refuses the design.
-    """
+    """Return a design compiled to C++ and objects, from the user's cache if present."""
     found = _cached(files, is_traced)
     if (found.folder / ARCHIVE).exists():
         os.utime(found.folder)
@@ -226,11 +198,7 @@ def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
 
 
 def is_verilated(files: DesignFiles, *, is_traced: bool = False) -> bool:
-    """Return whether the user's cache has a design compiled.
-
-    Raises:
-        BuildError: Verilator or the C++ compiler is missing.
-    """
+    """Return whether the user's cache has a design compiled."""
     return (_cached(files, is_traced).folder / ARCHIVE).exists()
 
 
@@ -263,13 +231,13 @@ def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:
             re.MULTILINE,
         )
         near = closest(files.top, modules)
-        raise BuildError(
+        raise AcceleratorConfigError(
             f"rtl.top: no source of [rtl] has a module {files.top}",
             fix=f"write {near}" if near else f"the modules are {', '.join(modules) or 'none'}",
         )
     unknown = NO_PARAMETER.search(said)
     if unknown:
-        raise BuildError(
+        raise AcceleratorConfigError(
             f"rtl.parameters: {files.top} has no parameter {unknown[1]}",
             fix="correct its name, or leave it out",
         )

@@ -43,11 +43,9 @@ class Wave:
     """The scope of a waveform.
 
     Attributes:
-        backend: the accelerator with the design.
         layer: number of the layer, in its first run; None for all cycles since the reset.
         name: name of the layer; empty for all layers.
         is_alone: whether the run ends with the waveform and has no other result.
-        most_cycles: maximum number of cycles.
     """
 
     backend: str
@@ -75,10 +73,7 @@ class WrittenWave:
     """A waveform that was written.
 
     Attributes:
-        path: file of the waveform.
-        wave: scope of the waveform.
         first, last: first and last cycle of the design's clock; None if the file does not say.
-        size: size of the file in bytes.
     """
 
     path: Path
@@ -97,15 +92,11 @@ class WrittenWave:
     @property
     def sentence(self) -> str:
         """A sentence about the file, for the user."""
-        of = (
-            f"{self.wave.backend} in layer {self.wave.name}"
-            if self.wave.name
-            else (self.wave.backend)
-        )
+        layer = f" in layer {self.wave.name}" if self.wave.name else ""
         cycles = ""
         if self.first is not None and self.last is not None:
             cycles = f", cycles {self.first:,} to {self.last:,}"
-        text = f"Wrote {self.path}: waveform of {of}{cycles}, {self.size:,} B"
+        text = f"Wrote {self.path}: waveform of {self.wave.backend}{layer}{cycles}, {self.size:,} B"
         return f"{text}; no more cycles are written" if self.is_cut else text
 
     def as_json(self) -> dict[str, Any]:
@@ -129,9 +120,7 @@ class WaveFile:
         path: the file, which replaces an earlier waveform.
         layer: name of the traced layer, in its first run; None for the whole run.
         force: whether a file of another program is replaced too.
-        inputs: files and folders that the command reads.
         written: the written waveform; None if none was written yet.
-        why: reason for a missing waveform.
     """
 
     path: Path
@@ -149,21 +138,12 @@ class WaveFile:
         return f"{self.path} was not written: {self.why}"
 
     def check(self) -> None:
-        """Refuse the file before anything is compiled.
-
-        Raises:
-            OutputError: the folder does not exist, the file is an input, or another program wrote
-                it.
-        """
+        """Refuse the file before anything is compiled."""
         check_parent(self.path)
         check_file(self.path, WAVEFORM, self.inputs, force=self.force)
 
     def keep(self, found: Path, wave: Wave) -> None:
-        """Keep a program's temporary waveform file, if one was written.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Keep a program's temporary waveform file, if one was written."""
         content = found.read_bytes() if found.exists() else b""
         if not content:
             return
@@ -179,14 +159,6 @@ def written_wave(
     """Yield the environment of a program that writes a waveform; keep the waveform afterwards.
 
     The waveform is kept also if the block raises an exception.
-
-    Args:
-        file: destination; None for no waveform.
-        wave: scope of the waveform.
-        folder: folder for the program's own file.
-
-    Raises:
-        OutputError: the file cannot be written.
     """
     if file is None or wave is None:
         yield {}
@@ -199,11 +171,7 @@ def written_wave(
 
 
 def cycles_of(content: bytes) -> tuple[int | None, int | None]:
-    """Return the first and the last cycle of a waveform; None if it is incomplete.
-
-    Args:
-        content: the file, in FST.
-    """
+    """Return the first and the last cycle of a waveform; None if it is incomplete."""
     if len(content) < HEADER.size:
         return None, None
     kind, _, first, last = HEADER.unpack_from(content)
@@ -211,17 +179,7 @@ def cycles_of(content: bytes) -> tuple[int | None, int | None]:
 
 
 def wave_of(description: Mapping[str, Any], designs: Sequence[Design], layer: str | None) -> Wave:
-    """Return the scope of a run's waveform.
-
-    Args:
-        description: section `umakit` of a library's `metadata.json`.
-        designs: the running designs.
-        layer: name of the layer; None for the whole run.
-
-    Raises:
-        InputError: no design runs, no layer of the name runs on a design, or several designs run
-            and no layer is named.
-    """
+    """Return the scope of a run's waveform."""
     if not designs:
         raise no_design()
     answering = {design.backend for design in designs}
@@ -251,14 +209,7 @@ def wave_of(description: Mapping[str, Any], designs: Sequence[Design], layer: st
 
 
 def traced_main(main: Path, interface: str, backends: Iterable[str], folder: Path) -> Path:
-    """Write the main program of a library with waveforms, and return its path.
-
-    Args:
-        main: the main program without waveforms, with the hook of profiling.
-        interface: `tvmgen_NAME` prefix of the library.
-        backends: accelerators whose designs have waveforms.
-        folder: folder for the file.
-    """
+    """Write the main program of a library with waveforms, and return its path."""
     path = folder / "wave_main.c"
     text = render(
         "rtl/wave_main.c.j2",

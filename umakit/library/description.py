@@ -14,8 +14,9 @@ from typing import Any
 
 from umakit.codegen.driver_names import is_simulated
 from umakit.codegen.interface_comments import interface_alignments
-from umakit.codegen.model_source import GeneratedCode, interface_prefix
+from umakit.codegen.model_source import GeneratedCode
 from umakit.codegen.statuses import own_statuses
+from umakit.codegen.template_values import interface_prefix
 from umakit.files.npz import npz_bytes
 from umakit.library.cpu_sections import KEYS
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from umakit import sim
 from umakit.codegen.driver_names import exported_path, is_simulated
-from umakit.codegen.model_source import interface_prefix
+from umakit.codegen.template_values import interface_prefix
 from umakit.errors import LibraryError, short_path
 from umakit.operators.numeric import requantize
 from umakit.operators.offload.rounding import function_of

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from umakit.devices import Device, find_device
 from umakit.devices.cpus import description_for
-from umakit.devices.execution import CRASH_HINT, LINE_HINT
+from umakit.devices.execution import fix_in_layer
 from umakit.devices.inputs import check_inputs
 from umakit.devices.probe import Probe
 from umakit.errors import DeviceError, UmakitError
@@ -55,7 +55,7 @@ def with_layer(
                 return DeviceError(
                     error.what,
                     where=f"{where}, {again.where}",
-                    fix=LINE_HINT if error.fix == CRASH_HINT else error.fix,
+                    fix=fix_in_layer(error),
                     status=error.status,
                     inference=error.inference,
                     layer=again.layer,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 from umakit.devices import HOST, Device
 from umakit.devices.designs import designs_for
-from umakit.devices.execution import DESCRIBED, stop_error
+from umakit.devices.execution import cause_of, stop_error
 from umakit.devices.probe import Probe
 from umakit.devices.waveforms import Wave, WaveFile, written_wave
 from umakit.errors import DeviceError, UmakitError
@@ -309,8 +309,8 @@ def _want_own_roundings(batch: Batch) -> None:
 
 def _note_stop(batch: Batch, run: RoundRun) -> None:
     what = run.failure or batch.program.ended(run)
-    if DESCRIBED in what:
-        raise stop_error(what)
+    if cause_of(what).contradicts_description:
+        raise stop_error(what, cause_of(what))
     member = member_of_layer(batch, run.completed)
     if member is None:
         raise DeviceError(what, where=batch.program.place(run), fix=batch.program.hint(run))

@@ -24,7 +24,7 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.constants import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.designs import Design
-from umakit.devices.execution import SilenceError, UnansweredError, idle_limit, stop_hint, stopped
+from umakit.devices.execution import SilenceError, UnansweredError, cause_of, idle_limit, stopped
 from umakit.devices.probe import build_around
 from umakit.errors import DeviceError
 from umakit.files.processes import TimeLimitError, is_of_limit
@@ -223,7 +223,7 @@ class Rounds:
         """Return advice on a run that stopped; may be empty."""
         if is_of_limit(run.stopped):
             return LIMIT_HINT
-        return stop_hint(run.status or 0, run.failure or run.meaning)
+        return cause_of(run.failure or run.meaning, run.status or 0).value
 
     # --- inputs of the program ------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from umakit.codegen.driver_names import device_file, is_simulated, kit_simulator
 from umakit.devices import HOST, Device
 from umakit.devices.build import compile_c, compiling_for
 from umakit.devices.designs import design_objects, designs_for
-from umakit.devices.execution import UNANSWERED, stop_error
+from umakit.devices.execution import UNANSWERED, cause_of, simulator_failed, stop_error
 from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError, RegisterMapError, UmakitError, short_path
 from umakit.files.processes import IDLE_SECONDS, Limits, Watch, started
@@ -179,7 +179,7 @@ class Session:
 
     def _failure(self, sentence: str) -> UmakitError:
         if sentence:
-            return stop_error(f"the simulator of {self._name} failed: {sentence}")
+            return stop_error(simulator_failed(self._name, sentence), cause_of(sentence))
         code = self._program.wait()
         try:
             self._watch.check(f"the simulator of {self._name}", "")

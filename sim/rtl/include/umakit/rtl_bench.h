@@ -41,7 +41,7 @@ struct Limit {
     }
 };
 
-/* In sentences on what contradicts the description of a design; DESCRIBED of
+/* In sentences on what contradicts the description of a design, behind its key; SENTENCES of
  * umakit/devices/execution.py. */
 #define UMAKIT_RTL_DESCRIBED "of [rtl] in accel.toml"
 
