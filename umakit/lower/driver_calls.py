@@ -10,6 +10,7 @@ from enum import Enum
 from umakit import tir, tvm_api
 from umakit.registration.backend import Backend
 from umakit.text.c_text import CText, read_expression
+from umakit.tvm_api import Buffer, PrimExpr, Stmt
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class Parameter:
         pool: name of the scratchpad if the parameter is a byte offset; empty for a pointer.
     """
 
-    variable: tvm_api.Buffer
+    variable: Buffer
     dtype: str
     elements: int
     pool: str = ""
@@ -89,7 +90,7 @@ class DriverCall:
 
     function: str
     kind: DriverCallKind
-    operands: tuple[Parameter | tvm_api.PrimExpr, ...]
+    operands: tuple[Parameter | PrimExpr, ...]
     text: TextCall | None = None
 
     @property
@@ -144,9 +145,7 @@ def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
     return DriverCallKind.FINISH if function == backend.completion else DriverCallKind.OTHER
 
 
-def text_call_of(
-    statement: tvm_api.Stmt, parameters: Mapping[tvm_api.Buffer, Parameter]
-) -> DriverCall | None:
+def text_call_of(statement: Stmt, parameters: Mapping[Buffer, Parameter]) -> DriverCall | None:
     """Return the node of a statement of `tir.text_call`; None for other statements.
 
     Args:
@@ -163,9 +162,7 @@ def text_call_of(
     return DriverCall(call.function, DriverCallKind.OTHER, values, node)
 
 
-def operand_of(
-    argument: tvm_api.PrimExpr, parameters: Mapping[tvm_api.Buffer, Parameter]
-) -> Parameter | tvm_api.PrimExpr:
+def operand_of(argument: PrimExpr, parameters: Mapping[Buffer, Parameter]) -> Parameter | PrimExpr:
     """Return the operand for an argument: the parameter of a pointer, else the expression."""
     buffer = tvm_api.pointed_buffer(argument)
     return argument if buffer is None else parameters.get(buffer, argument)

@@ -26,6 +26,7 @@ from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import legalizations
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE, as_text
 from umakit.registration.backend import Backend
+from umakit.tvm_api import BlockBuilder, Call, Expr, Function, PrimFunc
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Offloaded:
     function: Any
     operands: tuple[Any, ...]
 
-    def with_parameters(self, function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    def with_parameters(self, function: PrimFunc) -> PrimFunc:
         """Attach the composite's parameters and arrays to a prim func, for TIR passes."""
         function = function.with_attrs({ATTRIBUTE: as_text(self.layer), KEEPS_NAMES: True})
         if not isinstance(self.layer, Weighted):
@@ -55,7 +56,7 @@ class Offloaded:
         """Return the rule for `LegalizeOps` that makes loops over the driver's arrays."""
         name = f"relax.{PREFIX}{self.layer.operator}"
 
-        def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+        def rule(builder: BlockBuilder, call: Call) -> Expr:
             if isinstance(self.layer, Weighted):
                 variable = builder.add_func(self.layer.reference_kernel(), name.replace(".", "_"))
                 operands = tvm_api.relax.Tuple(list(call.args))
@@ -92,7 +93,7 @@ def calls_rounding(kernels: Iterable[Kernel], backend: Backend) -> bool:
 
 
 def prepare_offload(
-    pattern: OperatorPattern, function: tvm_api.Function, arguments: Sequence[Any]
+    pattern: OperatorPattern, function: Function, arguments: Sequence[Any]
 ) -> Offloaded:
     """Prepare one call of a composite.
 
@@ -126,9 +127,7 @@ def prepare_offload(
     return Offloaded(layer, _as_function(layer, function, operands), tuple(operands))
 
 
-def _as_function(
-    layer: Composite, function: tvm_api.Function, operands: Sequence[Any]
-) -> tvm_api.Function:
+def _as_function(layer: Composite, function: Function, operands: Sequence[Any]) -> Function:
     """Return the composite as a function of one operator, with the parameters as attributes."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
     names = [name for name in layer.POINTERS if name not in layer.RESULTS]
@@ -145,7 +144,7 @@ def _as_function(
     return made.with_attrs(dict(function.attrs)).without_attr("global_symbol")
 
 
-def _shape(operand: tvm_api.Expr) -> tuple[int, ...]:
+def _shape(operand: Expr) -> tuple[int, ...]:
     shape = tvm_api.static_shape(operand)
     if shape is None:
         raise LoweringError("an operand of an integer operator has no static shape")

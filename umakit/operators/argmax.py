@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.argmax` (data): the index of the largest element, the first if there are several."""
+"""`quantized.argmax` and `quantized.argmin` (data): the index of the largest or least element, the
+first if there are several.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,11 @@ from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Network
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    unflatten,
-)
+from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence, set_to, unflatten
 from umakit.operators.parameters import PREFIX, Parameters
-from umakit.operators.registry import (
-    IntegerCall,
-    IntegerOperator,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import IntegerCall, Shapes, register
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts, one_axis
-from umakit.tvm_api import Call, PrimExpr, relax, tirx
+from umakit.tvm_api import Call, PrimExpr, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -134,19 +121,17 @@ def extreme_kernel(
 
 
 register(
-    IntegerOperator(
-        parameters=ArgMax,
-        kernel=kernel_of_operands(extreme_kernel),
-        takes_clip=True,
-        drawing=reductions.extreme(ArgMax),
-        integer_calls=(
-            IntegerCall("argmax", partial(replace_by, ArgMax), without_quantize=True),
-            IntegerCall("astype", partial(as_int32, ArgMax)),
-        ),
-        interface=Interface(
-            sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
-        ),
-    )
+    parameters=ArgMax,
+    kernel_of_operands=extreme_kernel,
+    takes_clip=True,
+    drawing=reductions.extreme(ArgMax),
+    integer_calls=(
+        IntegerCall("argmax", partial(replace_by, ArgMax), without_quantize=True),
+        IntegerCall("astype", partial(as_int32, ArgMax)),
+    ),
+    interface=Interface(
+        sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
+    ),
 )
 
 
@@ -165,3 +150,28 @@ def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
 TFLITE_DTYPES = tuple((dtype, "int32") for dtype in ("float32", "int8", "uint8"))
 
 converts("ARG_MAX", *TFLITE_DTYPES)(place_of_extreme(relax.op.argmax))
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgMax):
+    """Index of the least element along an axis, the first if there are several."""
+
+    operator: ClassVar[str] = "argmin"
+
+
+register(
+    parameters=ArgMin,
+    kernel_of_operands=partial(extreme_kernel, least=True),
+    takes_clip=True,
+    drawing=reductions.extreme(ArgMin),
+    integer_calls=(
+        IntegerCall("argmin", partial(replace_by, ArgMin), without_quantize=True),
+        IntegerCall("astype", partial(as_int32, ArgMin)),
+    ),
+    interface=Interface(
+        sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
+    ),
+)
+
+
+converts("ARG_MIN", *TFLITE_DTYPES)(place_of_extreme(relax.op.argmin))

@@ -11,13 +11,13 @@ from umakit import tvm_api
 from umakit.operators.derivation.windows import Window, same_padding, tflm_pool
 from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import accumulators, add_element_to, int32, sequence, set_to
+from umakit.operators.kernels.loops import accumulators, add_element_to, sequence, set_to
 from umakit.operators.kernels.pooling import WindowReduction, pool_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
-from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
+from umakit.operators.registry import Recognition, register
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
     PADDING_SAME,
@@ -27,7 +27,7 @@ from umakit.operators.tflite import (
     check_steps,
     converts,
 )
-from umakit.tvm_api import Expr, Stmt, relax, tirx
+from umakit.tvm_api import Expr, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,12 @@ class qavg_pool2d(PoolPattern):
 
 
 register(
-    IntegerOperator(
-        parameters=AveragePool2d,
-        kernel=kernel_of_operands(pool_of_operands(_average)),
-        recognitions=(Recognition(("nn.avg_pool2d",), _derive, (Arithmetic.TFLM,)),),
-        takes_clip=True,
-        drawing=windows.pool(AveragePool2d),
-        patterns=(qavg_pool2d,),
-    )
+    parameters=AveragePool2d,
+    kernel_of_operands=pool_of_operands(_average),
+    recognitions=(Recognition(("nn.avg_pool2d",), _derive, (Arithmetic.TFLM,)),),
+    takes_clip=True,
+    drawing=windows.pool(AveragePool2d),
+    patterns=(qavg_pool2d,),
 )
 
 

@@ -21,13 +21,7 @@ from umakit.operators.offload.generated import Generated, GeneratedPattern
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import as_call
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Shapes,
-    kernel_of_operands,
-    register,
-    shape_of,
-)
+from umakit.operators.registry import Shapes, register, shape_of
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, imported
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -177,12 +171,10 @@ def _one_dtype(layer: Any) -> str:
 
 
 register(
-    IntegerOperator(
-        parameters=Concatenation,
-        kernel=kernel_of_operands(_kernel),
-        drawing=layers.concatenation(),
-        patterns=(qconcatenation,),
-    )
+    parameters=Concatenation,
+    kernel_of_operands=_kernel,
+    drawing=layers.concatenation(),
+    patterns=(qconcatenation,),
 )
 
 

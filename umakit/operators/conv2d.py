@@ -25,7 +25,7 @@ from umakit.operators.offload.pattern_families import ConvolutionPattern, output
 from umakit.operators.offload.reference import conv2d_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.registry import Order, Recognition, register, shape_of
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
@@ -179,19 +179,17 @@ def _depthwise_wanted(layer: QConvolution) -> str:
 
 
 register(
-    IntegerOperator(
-        parameters=Conv2d,
-        kernel=_kernel,
-        recognitions=(
-            Recognition(RELAX, _derive),
-            Recognition(("add",), _derive, order=Order.SPECIAL),
-        ),
-        takes_clip=True,
-        macs=_macs,
-        kind=_kind,
-        drawing=windows.convolution(Conv2d),
-        patterns=(qconv2d, qdepthwise),
-    )
+    parameters=Conv2d,
+    kernel=_kernel,
+    recognitions=(
+        Recognition(RELAX, _derive),
+        Recognition(("add",), _derive, order=Order.SPECIAL),
+    ),
+    takes_clip=True,
+    macs=_macs,
+    kind=_kind,
+    drawing=windows.convolution(Conv2d),
+    patterns=(qconv2d, qdepthwise),
 )
 
 

@@ -19,6 +19,7 @@ from umakit.operators.derivation.weights import convolution_call, ordered_weight
 from umakit.operators.derivation.windows import Window
 from umakit.operators.drawings import spread
 from umakit.operators.islands import Island
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import (
     Constants,
     as_operands,
@@ -28,25 +29,13 @@ from umakit.operators.kernels.convolution import (
     place,
     product,
 )
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_to,
-    buffer,
-    int32,
-    kernel,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-)
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
 from umakit.operators.offload.pattern_families import ConvolutionPattern
 from umakit.operators.offload.reference import conv2d_transpose_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.registry import Order, Recognition, register, shape_of
 from umakit.operators.tensors import NoIntegerForm, Weights
 from umakit.operators.tflite import (
     PADDING_SAME,
@@ -56,7 +45,7 @@ from umakit.operators.tflite import (
     check_wide_bias,
     converts,
 )
-from umakit.tvm_api import Expr, PrimFunc, relax, tirx
+from umakit.tvm_api import Expr, PrimFunc, int32, relax, tirx
 
 RELAX = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
@@ -115,10 +104,10 @@ def _loops(
     rows, columns = image_size(parameters, parameters.output_shape)
     outputs, channels = layer.weights.shape[0], channel_count(parameters, layer.weights.shape)
     per_group = outputs // parameters.groups
-    data = buffer("data", data_shape, data_dtype)
+    data = ir.buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    total = accumulators(1, layer.bits)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    total = ir.accumulators(1, layer.bits)
     vertical = _Axis(height, kernel_height, parameters.strides[0], parameters.padding[0])
     horizontal = _Axis(width, kernel_width, parameters.strides[1], parameters.padding[1])
 
@@ -133,16 +122,16 @@ def _loops(
             channel = tirx.floordiv(o, int32(per_group)) * int32(channels) + i
             element = data[tuple(place(parameters, n, iy, ix, channel))]
             weight = weights[tuple(place(parameters, o, ky, kx, i))]
-            return add_to(total, int32(0), product(element, weight, parameters.input_zero_point))
+            return ir.add_to(total, int32(0), product(element, weight, parameters.input_zero_point))
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(total),
-            set_to(total, int32(0), bias[o]),
-            loops(
+            ir.set_to(total, int32(0), bias[o]),
+            ir.loops(
                 [("row", row_count), ("column", column_count), ("input_channel", channels)], term
             ),
-            store_rescaled(
-                output, place(parameters, n, y, x, o), total_of(total, int32(0)),
+            ir.store_rescaled(
+                output, place(parameters, n, y, x, o), ir.total_of(total, int32(0)),
                 layer.factor(multipliers, shifts, o), parameters,
             ),
         )  # fmt: skip
@@ -151,7 +140,7 @@ def _loops(
         ("image", data_shape[0]), ("output_row", rows), ("output_column", columns),
         ("output_channel", outputs),
     ]  # fmt: skip
-    return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one))
+    return ir.kernel([data, weights, bias, multipliers, shifts, output], ir.loops(extents, one))
 
 
 def _with_holes(parameters: Conv2dTranspose, layer: Constants) -> Constants:
@@ -257,18 +246,16 @@ class qconv2d_transpose(ConvolutionPattern):
 
 
 register(
-    IntegerOperator(
-        parameters=Conv2dTranspose,
-        kernel=_kernel,
-        recognitions=(
-            Recognition(RELAX, _derive),
-            Recognition(("add",), _derive, order=Order.SPECIAL),
-        ),
-        takes_clip=True,
-        macs=_macs,
-        drawing=spread.transposed_convolution(Conv2dTranspose),
-        patterns=(qconv2d_transpose,),
-    )
+    parameters=Conv2dTranspose,
+    kernel=_kernel,
+    recognitions=(
+        Recognition(RELAX, _derive),
+        Recognition(("add",), _derive, order=Order.SPECIAL),
+    ),
+    takes_clip=True,
+    macs=_macs,
+    drawing=spread.transposed_convolution(Conv2dTranspose),
+    patterns=(qconv2d_transpose,),
 )
 
 

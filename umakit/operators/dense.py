@@ -17,22 +17,8 @@ from umakit.errors import ModelError
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
 from umakit.operators.drawings import families
 from umakit.operators.islands import Island
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, shifted
-from umakit.operators.kernels.loops import (
-    BIAS_HAS_ZERO_POINT,
-    BLOCK,
-    accumulators,
-    add_products,
-    blocks,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-)
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
@@ -40,7 +26,7 @@ from umakit.operators.offload.pattern_families import WeightedPattern
 from umakit.operators.offload.reference import dense_loops
 from umakit.operators.offload.weighted import DENSE, Weighted
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.registry import Order, Recognition, register, shape_of
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
     QUANTIZED,
@@ -49,7 +35,7 @@ from umakit.operators.tflite import (
     check_wide_bias,
     converts,
 )
-from umakit.tvm_api import Call, PrimFunc, relax, tirx
+from umakit.tvm_api import Call, PrimFunc, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -111,7 +97,7 @@ def _kernel(parameters: Dense, call: Call) -> tuple[PrimFunc, list[tvm_api.Expr]
     constants = constants_of(call).without_zero_point(parameters.input_zero_point)
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
     if parameters.input_zero_point != 0:
-        function = function.with_attr(BIAS_HAS_ZERO_POINT, "yes")
+        function = function.with_attr(ir.BIAS_HAS_ZERO_POINT, "yes")
     return function, [data, *as_operands(constants.arrays())]
 
 
@@ -123,31 +109,31 @@ def _loops(
     The bias must include the data's zero point.
     """
     rows, inputs = data_shape
-    data = buffer("data", data_shape, data_dtype)
+    data = ir.buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    block = min(BLOCK, parameters.output_shape[1])
-    accumulator = accumulators(block, layer.bits)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    block = min(ir.BLOCK, parameters.output_shape[1])
+    accumulator = ir.accumulators(block, layer.bits)
 
     def one_block(row: tvm_api.PrimExpr, first: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(accumulator),
-            loop("channel", block, lambda c: set_to(accumulator, c, bias[first + c])),
-            loop("product", inputs, lambda i: add_products(
+            ir.loop("channel", block, lambda c: ir.set_to(accumulator, c, bias[first + c])),
+            ir.loop("product", inputs, lambda i: ir.add_products(
                 accumulator, [shifted(data[row, i], 0)],
                 [weights[first + int32(c), i] for c in range(block)],
             )),
-            loop("channel", block, lambda c: store_rescaled(
-                output, [row, first + c], total_of(accumulator, c),
+            ir.loop("channel", block, lambda c: ir.store_rescaled(
+                output, [row, first + c], ir.total_of(accumulator, c),
                 layer.factor(multipliers, shifts, first + c), parameters,
             )),
         )  # fmt: skip
 
-    body = loop(
+    body = ir.loop(
         "row", rows,
-        lambda row: blocks(parameters.output_shape[1], lambda first: one_block(row, first)),
+        lambda row: ir.blocks(parameters.output_shape[1], lambda first: one_block(row, first)),
     )  # fmt: skip
-    return kernel([data, weights, bias, multipliers, shifts, output], body)
+    return ir.kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
 def _macs(call: Call, output: tuple[int, ...]) -> int:
@@ -225,19 +211,17 @@ class qdense(WeightedPattern):
 
 
 register(
-    IntegerOperator(
-        parameters=Dense,
-        kernel=_kernel,
-        recognitions=(
-            Recognition(("matmul",), _derive_with_weights, (Arithmetic.TFLM,), Order.SPECIAL),
-            Recognition(("matmul",), _derive_biased, (Arithmetic.ORT,)),
-            Recognition(("add",), _derive_biased, order=Order.SPECIAL),
-        ),
-        takes_clip=True,
-        macs=_macs,
-        drawing=families.fully_connected(Dense),
-        patterns=(qdense,),
-    )
+    parameters=Dense,
+    kernel=_kernel,
+    recognitions=(
+        Recognition(("matmul",), _derive_with_weights, (Arithmetic.TFLM,), Order.SPECIAL),
+        Recognition(("matmul",), _derive_biased, (Arithmetic.ORT,)),
+        Recognition(("add",), _derive_biased, order=Order.SPECIAL),
+    ),
+    takes_clip=True,
+    macs=_macs,
+    drawing=families.fully_connected(Dense),
+    patterns=(qdense,),
 )
 
 

@@ -14,24 +14,15 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.elementwise import broadcast
-from umakit.operators.kernels.loops import (
-    buffer,
-    buffers,
-    int32,
-    int64,
-    kernel,
-    loop,
-    sequence,
-    store_shifted,
-    unflatten,
-)
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import result_fields, scale_of
+from umakit.tvm_api import int32, int64
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -90,11 +81,11 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    operands = buffers(("left", "right"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    operands = ir.buffers(("left", "right"), shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
 
     def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        place = unflatten(i, parameters.output_shape)
+        place = ir.unflatten(i, parameters.output_shape)
         elements = [
             int32(operand[tuple(broadcast(place, shape))]) - int32(zero_point)
             for operand, shape, zero_point in zip(
@@ -130,22 +121,20 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
                 int32(parameters.multiplier),
             ),
         ]  # fmt: skip
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(local),
             tirx.Bind(given, elements[0]),
             tirx.Bind(divisor, elements[1]),
             *(tirx.BufferStore(local, item, [int32(n)]) for n, item in enumerate(stores)),
-            store_shifted(output, place, scaled, parameters.output_zero_point, parameters),
+            ir.store_shifted(output, place, scaled, parameters.output_zero_point, parameters),
         )
 
-    return kernel([*operands, output], loop("i", math.prod(parameters.output_shape), one))
+    return ir.kernel([*operands, output], ir.loop("i", math.prod(parameters.output_shape), one))
 
 
 register(
-    IntegerOperator(
-        parameters=Divide,
-        kernel=kernel_of_operands(_kernel),
-        drawing=pairs.quotient(Divide, SHIFTS),
-        interface=Interface(operands=PAIR, broadcasts=False),
-    )
+    parameters=Divide,
+    kernel_of_operands=_kernel,
+    drawing=pairs.quotient(Divide, SHIFTS),
+    interface=Interface(operands=PAIR, broadcasts=False),
 )

@@ -13,7 +13,7 @@ from umakit.operators.derivation.expressions import with_scalar
 from umakit.operators.islands import Island
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.numeric.fixed_point import Arithmetic, round_half_away
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
@@ -66,10 +66,8 @@ def _table(source: Scale, result: Scale) -> Array:
 
 
 register(
-    IntegerOperator(
-        name="elu",
-        recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
-    )
+    name="elu",
+    recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
 )
 
 

@@ -16,31 +16,13 @@ from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, channels
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_element_to,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    store_rescaled,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Order, Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.tvm_api import PrimExpr, int32, tirx
 
 
 @dataclass(frozen=True)
@@ -94,39 +76,37 @@ def _multiplier(source: np.float32, result: np.float32, count: int) -> tuple[int
 def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Return the kernel (data [N, C, ...], output)."""
     (shape,) = shapes
-    data = buffer("data", shape, dtypes[0])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data = ir.buffer("data", shape, dtypes[0])
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     count = math.prod(shape[2:])
-    total, zero = accumulators(1), int32(0)
+    total, zero = ir.accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def one(channel: PrimExpr) -> tvm_api.Stmt:
         def element(i: PrimExpr) -> PrimExpr:
-            value = int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
+            value = int32(data[tuple(ir.unflatten(channel * int32(count) + i, shape))])
             return value - int32(parameters.input_zero_point)
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(total),
-            set_to(total, zero, zero),
-            loop("i", count, lambda i: add_element_to(total, zero, element(i))),
-            store_rescaled(
-                output, unflatten(channel, parameters.output_shape), int32(total[zero]),
+            ir.set_to(total, zero, zero),
+            ir.loop("i", count, lambda i: ir.add_element_to(total, zero, element(i))),
+            ir.store_rescaled(
+                output, ir.unflatten(channel, parameters.output_shape), int32(total[zero]),
                 factor, parameters,
             ),
         )  # fmt: skip
 
-    return kernel([data, output], loop("channel", math.prod(shape[:2]), one))
+    return ir.kernel([data, output], ir.loop("channel", math.prod(shape[:2]), one))
 
 
 register(
-    IntegerOperator(
-        parameters=GlobalAveragePool,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("mean",), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
-        drawing=reductions.mean_of_channels(
-            GlobalAveragePool,
-            lambda factor, count: _multiplier(np.float32(factor), np.float32(1), count),
-        ),
-        interface=Interface(sizes=channels),
-    )
+    parameters=GlobalAveragePool,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("mean",), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
+    drawing=reductions.mean_of_channels(
+        GlobalAveragePool,
+        lambda factor, count: _multiplier(np.float32(factor), np.float32(1), count),
+    ),
+    interface=Interface(sizes=channels),
 )

@@ -17,7 +17,7 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
     shift_right_rounding,
 )
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
@@ -104,10 +104,8 @@ def _int16(value: int) -> int:
 
 
 register(
-    IntegerOperator(
-        name="hard_swish",
-        recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
-    )
+    name="hard_swish",
+    recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
 )
 
 

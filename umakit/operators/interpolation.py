@@ -9,15 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tables.straight_lines import LEAST_CORRECTIONS
-from umakit.tvm_api import tirx
+from umakit.tvm_api import PrimExpr, PrimFunc, Stmt, int32, tirx
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Interpolation(Parameters):
     correction_bits: int
 
 
-def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (data, table, output)."""
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
@@ -51,7 +50,7 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm
     values, width = _values(parameters.step_bits), 8 * np.dtype(parameters.output_dtype).itemsize
     packed = width // max(bits, 1)
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(i: PrimExpr) -> Stmt:
         place = int32(data[tuple(unflatten(i, shape))]) + int32(least)
         index, rest = place >> int32(parameters.step_bits), place & int32(step - 1)
         begin, end = (int32(table[at]) for at in (index, index + int32(1)))
@@ -89,16 +88,14 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Interpolation,
-        kernel=kernel_of_operands(_kernel),
-        drawing=elements(
-            _drawn,
-            dtype=("int16",),
-            rounding=("even",),
-            step_bits=(7, 6, 9, 12),
-            correction_bits=(0, 1, 2, 4, 8),
-        ),
-        interface=Interface(operands={"data": "", "table": ""}, dtypes="int16", clips=False),
-    )
+    parameters=Interpolation,
+    kernel_of_operands=_kernel,
+    drawing=elements(
+        _drawn,
+        dtype=("int16",),
+        rounding=("even",),
+        step_bits=(7, 6, 9, 12),
+        correction_bits=(0, 1, 2, 4, 8),
+    ),
+    interface=Interface(operands={"data": "", "table": ""}, dtypes="int16", clips=False),
 )

@@ -17,25 +17,13 @@ from umakit.errors import ModelError
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_to,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.inverse_square_root import LARGEST, in_fixed_point
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts, float32
 from umakit.operators.tflite_integers import result_fields, scale_of
-from umakit.tvm_api import PrimExpr
+from umakit.tvm_api import PrimExpr, int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -85,35 +73,35 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     *outer, length = shapes[0]
-    data = buffer("data", shapes[0], dtypes[0])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    total, zero = accumulators(1), int32(0)
+    data = ir.buffer("data", shapes[0], dtypes[0])
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = ir.accumulators(1), int32(0)
 
     def row(number: PrimExpr) -> tvm_api.Stmt:
         def place(i: PrimExpr) -> list[PrimExpr]:
-            return [*unflatten(number, outer), i]
+            return [*ir.unflatten(number, outer), i]
 
         def element(i: PrimExpr) -> PrimExpr:
             return int32(data[tuple(place(i))]) - int32(parameters.input_zero_point)
 
-        statements, multiplier, shift = in_fixed_point(total_of(total, zero))
+        statements, multiplier, shift = in_fixed_point(ir.total_of(total, zero))
         factor = (multiplier, shift + int32(RESULT_BITS))
 
         def add(i: PrimExpr) -> tvm_api.Stmt:
             value = tirx.Var("value", "int32")
-            return sequence(tirx.Bind(value, element(i)), add_to(total, zero, value * value))
+            return ir.sequence(tirx.Bind(value, element(i)), ir.add_to(total, zero, value * value))
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(total),
-            set_to(total, zero, zero),
-            loop("i", length, add),
+            ir.set_to(total, zero, zero),
+            ir.loop("i", length, add),
             *statements,
-            loop("i", length, lambda i: store_rescaled(
+            ir.loop("i", length, lambda i: ir.store_rescaled(
                 output, place(i), element(i), factor, parameters
             )),
         )  # fmt: skip
 
-    return kernel([data, output], loop("row", math.prod(outer), row))
+    return ir.kernel([data, output], ir.loop("row", math.prod(outer), row))
 
 
 def _drawn(
@@ -126,12 +114,10 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=L2Normalization,
-        kernel=kernel_of_operands(_kernel),
-        drawing=elements(
-            _drawn, result=lambda data, zero_point: 0, dtype=("int8",), rounding=("tflm",)
-        ),
-        interface=Interface(sizes=rows),
-    )
+    parameters=L2Normalization,
+    kernel_of_operands=_kernel,
+    drawing=elements(
+        _drawn, result=lambda data, zero_point: 0, dtype=("int8",), rounding=("tflm",)
+    ),
+    interface=Interface(sizes=rows),
 )

@@ -20,31 +20,17 @@ from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.elementwise import factor_by_sign
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels.loops import buffer, kernel, loop, sequence, store_shifted, unflatten
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import relax, tirx
+from umakit.tvm_api import int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -157,22 +143,18 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=LeakyRelu,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("nn.leakyrelu",), _derive),),
-        takes_clip=True,
-        drawing=elements(
-            _drawn, dtype=("int16", "int8", "uint8"), rounding=("tflm",), scale=SCALES
-        ),
-        interface=Interface(
-            names={
-                "multipliers": ("multiplier", "negative_multiplier"),
-                "shifts": ("shift", "negative_shift"),
-            },
-            rounding=TFLM,
-        ),
-    )
+    parameters=LeakyRelu,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("nn.leakyrelu",), _derive),),
+    takes_clip=True,
+    drawing=elements(_drawn, dtype=("int16", "int8", "uint8"), rounding=("tflm",), scale=SCALES),
+    interface=Interface(
+        names={
+            "multipliers": ("multiplier", "negative_multiplier"),
+            "shifts": ("shift", "negative_shift"),
+        },
+        rounding=TFLM,
+    ),
 )
 
 

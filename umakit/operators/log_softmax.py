@@ -19,19 +19,7 @@ from umakit.errors import ModelError
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_to,
-    buffer,
-    int32,
-    int64,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    total_of,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.fixed_point import (
     high_product,
     quantize_multiplier,
@@ -39,11 +27,11 @@ from umakit.operators.numeric.fixed_point import (
 )
 from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tables.sixteen_bits import exponential_table
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one
-from umakit.tvm_api import PrimExpr, Stmt
+from umakit.tvm_api import PrimExpr, Stmt, int32, int64
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -116,22 +104,22 @@ def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax
 
 def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     *outer, length = shapes[0]
-    data = buffer("data", shapes[0], dtypes[0])
+    data = ir.buffer("data", shapes[0], dtypes[0])
     exponentials, differences = (
-        buffer(name, [256], "int32") for name in ("exponentials", "differences")
+        ir.buffer(name, [256], "int32") for name in ("exponentials", "differences")
     )
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     largest = tirx.decl_buffer([1], dtypes[0], "largest", scope="local")
-    total, zero, (low, high) = accumulators(1), int32(0), parameters.clip
+    total, zero, (low, high) = ir.accumulators(1), int32(0), parameters.clip
 
     def row(number: PrimExpr) -> Stmt:
         def element(i: PrimExpr) -> PrimExpr:
-            return data[(*unflatten(number, outer), i)]
+            return data[(*ir.unflatten(number, outer), i)]
 
         def distance(i: PrimExpr) -> PrimExpr:
             return int32(largest[zero]) - int32(element(i))
 
-        statements, logarithm, limit = _logarithm(parameters, total_of(total, zero))
+        statements, logarithm, limit = _logarithm(parameters, ir.total_of(total, zero))
 
         def store(i: PrimExpr) -> Stmt:
             difference = int64(differences[distance(i)]) - int64(logarithm)
@@ -141,25 +129,25 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_ap
             )
             inside = header_call("add_and_clamp", rounded, parameters.output_zero_point, low, high)
             value = tirx.Select(zero - distance(i) > limit, inside, int32(low))
-            place = [*unflatten(number, outer), i]
+            place = [*ir.unflatten(number, outer), i]
             return tirx.BufferStore(output, value.astype(parameters.output_dtype), place)
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(largest),
-            set_to(largest, zero, element(zero)),
-            loop("i", length, lambda i: set_to(
+            ir.set_to(largest, zero, element(zero)),
+            ir.loop("i", length, lambda i: ir.set_to(
                 largest, zero, tirx.max(largest[zero], element(i))
             )),
             tirx.AllocBuffer(total),
-            set_to(total, zero, zero),
-            loop("i", length, lambda i: add_to(total, zero, exponentials[distance(i)])),
+            ir.set_to(total, zero, zero),
+            ir.loop("i", length, lambda i: ir.add_to(total, zero, exponentials[distance(i)])),
             *statements,
-            loop("i", length, store),
+            ir.loop("i", length, store),
         )  # fmt: skip
 
-    body = loop("row", math.prod(outer), row)
+    body = ir.loop("row", math.prod(outer), row)
     # The table has a value for each distance from the largest element.
-    return kernel([data, exponentials, differences, output], body, inside=True)
+    return ir.kernel([data, exponentials, differences, output], body, inside=True)
 
 
 def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], PrimExpr, PrimExpr]:
@@ -231,18 +219,16 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=LogSoftmax,
-        kernel=kernel_of_operands(_kernel),
-        drawing=elements(
-            _drawn,
-            result=lambda data, zero_point: 127,
-            dtype=("int8",),
-            rounding=("tflm",),
-            clip=("none",),
-        ),
-        interface=Interface(
-            operands={"data": "", "exponentials": "int32", "differences": "int32"}, sizes=rows
-        ),
-    )
+    parameters=LogSoftmax,
+    kernel_of_operands=_kernel,
+    drawing=elements(
+        _drawn,
+        result=lambda data, zero_point: 127,
+        dtype=("int8",),
+        rounding=("tflm",),
+        clip=("none",),
+    ),
+    interface=Interface(
+        operands={"data": "", "exponentials": "int32", "differences": "int32"}, sizes=rows
+    ),
 )

@@ -19,11 +19,11 @@ from umakit.operators.drawing import Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tensors import Array, NoIntegerForm, Quantized, Scale
-from umakit.tvm_api import Expr, relax, tirx
+from umakit.tvm_api import Expr, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,9 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Lookup,
-        kernel=kernel_of_operands(_kernel),
-        takes_clip=True,
-        drawing=elements(_drawn, dtype=("int8", "uint8")),
-        interface=Interface(
-            operands={"data": "", "table": ""}, names={"function": ()}, clips=False
-        ),
-    )
+    parameters=Lookup,
+    kernel_of_operands=_kernel,
+    takes_clip=True,
+    drawing=elements(_drawn, dtype=("int8", "uint8")),
+    interface=Interface(operands={"data": "", "table": ""}, names={"function": ()}, clips=False),
 )

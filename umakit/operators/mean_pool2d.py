@@ -13,33 +13,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.operators.derivation.windows import Window, on_images, pool_fields
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_element_to,
-    buffer,
-    buffers,
-    int32,
-    set_to,
-    store_rescaled,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.pooling import WindowReduction, pool_kernel
 from umakit.operators.multipliers import multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint
 from umakit.operators.parameters import Pool2d
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm, Quantized
-from umakit.tvm_api import PrimExpr, relax
+from umakit.tvm_api import Call, Expr, PrimExpr, PrimFunc, Stmt, int32, relax
 
 
 @dataclass(frozen=True)
@@ -58,11 +43,11 @@ class MeanPool2d(Pool2d):
     counts_padding: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     return on_images(island, island.operand(), _pool)
 
 
-def _pool(image: Island, source: Quantized) -> tvm_api.Call:
+def _pool(image: Island, source: Quantized) -> Call:
     result = image.result
     window = Window.of(result.call.attrs)
     if window.dilation != (1, 1):
@@ -92,35 +77,35 @@ def _pool(image: Island, source: Quantized) -> tvm_api.Call:
     return parameters.call([source.integers, *constants], result.span)
 
 
-def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (data, multipliers, shifts, output) of a mean with a new scale."""
-    by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    by = ir.buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
 
     def mean(channels: int, _: PrimExpr) -> WindowReduction:
-        total = accumulators(channels)
+        total = ir.accumulators(channels)
         return WindowReduction(
             total,
-            lambda c: set_to(total, c, int32(0)),
-            lambda c, value: add_element_to(total, c, value - int32(parameters.input_zero_point)),
+            lambda c: ir.set_to(total, c, int32(0)),
+            lambda c, value: ir.add_element_to(
+                total, c, value - int32(parameters.input_zero_point)
+            ),
             lambda c, store: store(int32(total[c])),
         )
 
-    def store(at: list[PrimExpr], value: PrimExpr, elements: PrimExpr) -> tvm_api.Stmt:
+    def store(at: list[PrimExpr], value: PrimExpr, elements: PrimExpr) -> Stmt:
         index = int32(0) if parameters.counts_padding else elements - int32(1)
-        return store_rescaled(output, at, value, (by[0][index], by[1][index]), parameters)
+        return ir.store_rescaled(output, at, value, (by[0][index], by[1][index]), parameters)
 
     return pool_kernel(parameters, shapes[0], dtypes[0], [*by, output], mean, store)
 
 
 register(
-    IntegerOperator(
-        parameters=MeanPool2d,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("nn.avg_pool1d", "nn.avg_pool2d"), _derive, (Arithmetic.ORT,)),),
-        drawing=spread.mean_pool(MeanPool2d),
-        interface=Interface(
-            operands={"data": "", "multipliers": "int32", "shifts": "int8"}, sizes=image
-        ),
-    )
+    parameters=MeanPool2d,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("nn.avg_pool1d", "nn.avg_pool2d"), _derive, (Arithmetic.ORT,)),),
+    drawing=spread.mean_pool(MeanPool2d),
+    interface=Interface(
+        operands={"data": "", "multipliers": "int32", "shifts": "int8"}, sizes=image
+    ),
 )

@@ -17,7 +17,7 @@ from umakit.floats import resampling
 from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import Recognition, register
 from umakit.operators.tensors import NoIntegerForm, Quantized
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, one_axis
 from umakit.tvm_api import Expr, relax
@@ -62,13 +62,11 @@ def _moved(island: Island, integers: list[Expr]) -> tvm_api.Call:
 
 
 register(
-    IntegerOperator(
-        name="movement",
-        recognitions=(
-            Recognition(TFLM_OPERATORS, _derive, (Arithmetic.TFLM,)),
-            Recognition(ORT_OPERATORS, _derive_for_ort, (Arithmetic.ORT,)),
-        ),
-    )
+    name="movement",
+    recognitions=(
+        Recognition(TFLM_OPERATORS, _derive, (Arithmetic.TFLM,)),
+        Recognition(ORT_OPERATORS, _derive_for_ort, (Arithmetic.ORT,)),
+    ),
 )
 
 

@@ -16,20 +16,14 @@ from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface, Shape, four
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.matching import NotReadable
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-    shape_of,
-)
+from umakit.operators.registry import Recognition, Shapes, register, shape_of
 from umakit.operators.tables.functions import quantized
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -123,15 +117,11 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 register(
-    IntegerOperator(
-        parameters=Pad,
-        kernel=kernel_of_operands(_kernel),
-        drawing=layers.pad(),
-        interface=Interface(
-            sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False
-        ),
-        recognitions=(Recognition(("nn.pad",), _derive, (Arithmetic.ORT,)),),
-    )
+    parameters=Pad,
+    kernel_of_operands=_kernel,
+    drawing=layers.pad(),
+    interface=Interface(sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False),
+    recognitions=(Recognition(("nn.pad",), _derive, (Arithmetic.ORT,)),),
 )
 
 

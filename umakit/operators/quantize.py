@@ -16,22 +16,15 @@ from umakit.operators.drawings.families import common_fields, shape_of, zero_poi
 from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
+from umakit.operators.kernels.loops import buffer, kernel, loop, sequence, unflatten
 from umakit.operators.multipliers import check_headroom
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    FLOATS,
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import FLOATS, Recognition, Shapes, register
 from umakit.operators.requantize import Requantize
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts, imported
 from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
-from umakit.tvm_api import Expr, tirx
+from umakit.tvm_api import Expr, int32, tirx
 
 
 @dataclass(frozen=True)
@@ -94,20 +87,18 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Quantize,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition((FLOATS,), _derive),),
-        takes_clip=True,
-        drawing=layer(
-            _drawn,
-            _floats,
-            input_zero_point=(),
-            rounding=("tflm",),
-            scale=("usual", "small", "large"),
-        ),
-        interface=Interface(operands={"data": "float32", "scale": "float32"}, checks=("result",)),
-    )
+    parameters=Quantize,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition((FLOATS,), _derive),),
+    takes_clip=True,
+    drawing=layer(
+        _drawn,
+        _floats,
+        input_zero_point=(),
+        rounding=("tflm",),
+        scale=("usual", "small", "large"),
+    ),
+    interface=Interface(operands={"data": "float32", "scale": "float32"}, checks=("result",)),
 )
 
 

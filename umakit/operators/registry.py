@@ -12,7 +12,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
@@ -23,6 +24,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import PREFIX, Parameters, register_relax_operators
 from umakit.tvm_api import Call, Expr, PrimFunc
 
+F = ParamSpec("F")
 PARAMETERS = "umakit.parameters"
 """Attribute of a prim func with the attributes of its integer operator, as JSON, for readers."""
 
@@ -35,6 +37,8 @@ Kernel = Callable[[Any, Call], tuple[PrimFunc, list[Expr]]]
 """(parameters, call) -> prim func and its Relax arguments. `Any` stands for the operator's own
 parameter class."""
 
+KernelOfOperands = Callable[[Any, Shapes, list[str]], PrimFunc]
+"""(parameters, shapes of the operands, their dtypes) -> prim func; an operator's own parameters."""
 Rule = Callable[[tvm_api.BlockBuilder, Call], Call]
 """(block builder, call) -> call_tir."""
 
@@ -99,7 +103,8 @@ class IntegerOperator:
             parameters; for an operator computed by another operator, a name for messages.
         parameters: the attributes of `relax.quantized.NAME`; None for an operator computed by
             another operator.
-        kernel: kernel on the CPU.
+        kernel: kernel on the CPU, with operands of its own, such as ordered weights.
+        kernel_of_operands: kernel on the CPU with the operands of the call, in place of `kernel`.
         recognitions: islands of the operator, with the derivation of its parameters.
         integer_calls: replaced Relax operators on integers.
         takes_clip: whether a clip of the result becomes part of the parameters.
@@ -115,6 +120,7 @@ class IntegerOperator:
     name: str = ""
     parameters: type[Parameters] | None = None
     kernel: Kernel | None = None
+    kernel_of_operands: KernelOfOperands | None = None
     recognitions: tuple[Recognition, ...] = ()
     integer_calls: tuple[IntegerCall, ...] = ()
     takes_clip: bool = False
@@ -127,6 +133,8 @@ class IntegerOperator:
     def __post_init__(self) -> None:
         if self.parameters is not None:
             object.__setattr__(self, "name", self.parameters.operator)
+        if self.kernel_of_operands is not None:
+            object.__setattr__(self, "kernel", partial(_of_operands, self.kernel_of_operands))
 
     @property
     def composites(self) -> tuple[type[Any], ...]:
@@ -137,22 +145,29 @@ class IntegerOperator:
 _OPERATORS: dict[str, IntegerOperator] = {}
 
 
-def register(operator: IntegerOperator) -> None:
-    """Register an operator; called once by the operator's file.
+def _registering(make: Callable[F, IntegerOperator]) -> Callable[F, None]:
+    def register(*fields: F.args, **named: F.kwargs) -> None:
+        operator = make(*fields, **named)
+        if operator.name in _OPERATORS:
+            raise ValueError(f"operator {operator.name} is registered twice")
+        for own in operator.recognitions:
+            for name in own.relax if own.order is Order.GENERAL else ():
+                for arithmetic in own.arithmetics:
+                    others = recognitions(name, arithmetic)
+                    if any(other.order is Order.GENERAL for other in others):
+                        raise ValueError(
+                            f"{operator.name} is not the only one recognized in {name}"
+                        )
+        if operator.parameters is not None:
+            register_relax_operators([operator.parameters])
+        _OPERATORS[operator.name] = operator
 
-    Raises:
-        ValueError: the name is taken, or two recognitions are `GENERAL` for the same islands.
-    """
-    if operator.name in _OPERATORS:
-        raise ValueError(f"operator {operator.name} is registered twice")
-    for own in operator.recognitions:
-        for name in own.relax if own.order is Order.GENERAL else ():
-            for arithmetic in own.arithmetics:
-                if any(other.order is Order.GENERAL for other in recognitions(name, arithmetic)):
-                    raise ValueError(f"{operator.name} is not the only one recognized in {name}")
-    if operator.parameters is not None:
-        register_relax_operators([operator.parameters])
-    _OPERATORS[operator.name] = operator
+    return register
+
+
+register = _registering(IntegerOperator)
+"""Register the operator of some fields of `IntegerOperator`; called by the operator's file. Raises
+ValueError for a name that is taken, and for two `GENERAL` recognitions of the same islands."""
 
 
 def operators() -> tuple[IntegerOperator, ...]:
@@ -245,10 +260,6 @@ def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
     return rule
 
 
-KernelOfOperands = Callable[[Any, Shapes, list[str]], PrimFunc]
-"""(parameters, shapes of the operands, their dtypes) -> prim func; an operator's own parameters."""
-
-
 def shape_of(expression: Expr) -> tuple[int, ...]:
     """Return the shape of an operand.
 
@@ -261,16 +272,9 @@ def shape_of(expression: Expr) -> tuple[int, ...]:
     return shape
 
 
-def kernel_of_operands(function: KernelOfOperands) -> Kernel:
-    """Return a function (parameters, call) -> call of a kernel with the call's own operands.
-
-    Args:
-        function: function that makes the prim func.
-    """
-
-    def kernel(parameters: Any, call: Call) -> tuple[PrimFunc, list[Expr]]:
-        shapes = [shape_of(operand) for operand in call.args]
-        dtypes = [tvm_api.dtype_of(operand) for operand in call.args]
-        return function(parameters, shapes, dtypes), list(call.args)
-
-    return kernel
+def _of_operands(
+    function: KernelOfOperands, parameters: Any, call: Call
+) -> tuple[PrimFunc, list[Expr]]:
+    shapes = [shape_of(operand) for operand in call.args]
+    dtypes = [tvm_api.dtype_of(operand) for operand in call.args]
+    return function(parameters, shapes, dtypes), list(call.args)

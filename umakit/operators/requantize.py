@@ -9,24 +9,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.operators.drawing import Array, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, store_rescaled, unflatten
+from umakit.operators.kernels.loops import buffer, kernel, loop, store_rescaled, unflatten
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import Quantized
+from umakit.tvm_api import Expr, PrimExpr, PrimFunc, Stmt, int32
 
 
 @dataclass(frozen=True)
@@ -62,18 +56,18 @@ def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -
     )
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     source = island.integers_of(island.call)
     parameters = change_of_scale(island.result, source, island.arithmetic_of(source))
     return parameters.call([source.integers], island.result.span)
 
 
-def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(i: PrimExpr) -> Stmt:
         value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
         place = unflatten(i, parameters.output_shape)
         return store_rescaled(output, place, value, factor, parameters)
@@ -93,12 +87,10 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Requantize,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("dequantize",), _derive),),
-        takes_clip=True,
-        drawing=elements(_drawn, scale=SCALES, dtype=("int8", "uint8", "int16")),
-        interface=Interface(rounding=TFLM),
-    )
+    parameters=Requantize,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("dequantize",), _derive),),
+    takes_clip=True,
+    drawing=elements(_drawn, scale=SCALES, dtype=("int8", "uint8", "int16")),
+    interface=Interface(rounding=TFLM),
 )

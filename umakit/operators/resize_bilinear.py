@@ -15,27 +15,13 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    store_clipped,
-)
+from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence, store_clipped
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import Expr, PrimExpr, Stmt, tirx
+from umakit.tvm_api import Expr, PrimExpr, Stmt, int32, tirx
 
 RESIZE_BITS = 10
 """Fractional bits of positions and weights."""
@@ -188,12 +174,10 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
 
 
 register(
-    IntegerOperator(
-        parameters=ResizeBilinear,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),
-        takes_clip=True,
-        drawing=spread.resized(ResizeBilinear, MODES, _leaves_the_image),
-        interface=Interface(sizes=image),
-    )
+    parameters=ResizeBilinear,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),
+    takes_clip=True,
+    drawing=spread.resized(ResizeBilinear, MODES, _leaves_the_image),
+    interface=Interface(sizes=image),
 )

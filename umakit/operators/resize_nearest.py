@@ -12,7 +12,7 @@ from umakit.errors import ModelError
 from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import Recognition, register
 from umakit.operators.tensors import Array, NoIntegerForm
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
 from umakit.tvm_api import relax
@@ -59,10 +59,8 @@ def _places(size: int, result: int, mode: str, method: str) -> Array:
 
 
 register(
-    IntegerOperator(
-        name="resize_nearest",
-        recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.ORT,)),),
-    )
+    name="resize_nearest",
+    recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.ORT,)),),
 )
 
 

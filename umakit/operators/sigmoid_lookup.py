@@ -2,7 +2,7 @@
 """`quantized.sigmoid_lookup` (data of 16 bits, table uint16[256]): logistic function and tanh.
 
 The arithmetic is from TensorFlow Lite Micro's `integer_ops/logistic.h` and `integer_ops/tanh.h`, in
-`kernels/internal`. `of_all_widths` has a table for 8 bits too.
+`kernels/internal`. Data of 8 bits have a table of 256 results (`logistic_common.cc`, `tanh.cc`).
 """
 
 from __future__ import annotations
@@ -20,33 +20,21 @@ from umakit.operators.drawing import Array, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    Statements,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.numeric.fixed_point import shift_right_rounding
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.activations import (
     check_result,
+    fixed_point_sigmoid,
+    fixed_point_tanh,
     saturating_table,
 )
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm, Quantized, Scale
-from umakit.tvm_api import Expr, PrimExpr, tirx
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, PrimExpr, int32, relax, tirx
 
 LAST_SEGMENT = 254
 """Index of the last segment of the table of 256 values; beyond it the functions are constant."""
@@ -90,22 +78,22 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
 def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits."""
     shape = shapes[0]
-    data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data, table = ir.buffer("data", shape, dtypes[0]), ir.buffer("table", shapes[1], dtypes[1])
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     argument = (parameters.multiplier, parameters.shift)
 
     def one(i: PrimExpr) -> tvm_api.Stmt:
-        steps = Statements()
-        value = int32(data[tuple(unflatten(i, shape))])
+        steps = ir.Statements()
+        value = int32(data[tuple(ir.unflatten(i, shape))])
         result = between(steps, table, value, argument, tanh=parameters.function == "tanh")
-        place = unflatten(i, parameters.output_shape)
-        return sequence(*steps.list, store_shifted(output, place, result, 0, parameters))
+        place = ir.unflatten(i, parameters.output_shape)
+        return ir.sequence(*steps.list, ir.store_shifted(output, place, result, 0, parameters))
 
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
+    return ir.kernel([data, table, output], ir.loop("i", math.prod(shape), one))
 
 
 def between(
-    steps: Statements,
+    steps: ir.Statements,
     table: tvm_api.Buffer,
     value: PrimExpr,
     argument: tuple[int, int],
@@ -157,31 +145,29 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=SigmoidLookup,
-        kernel=kernel_of_operands(_kernel),
-        takes_clip=True,
-        drawing=elements(
-            _drawn,
-            result=lambda data, zero_point: 0,
-            dtype=("int16",),
-            rounding=("tflm",),
-            function=("logistic", "tanh"),
-            scale=("power", "any"),
-        ),
-        interface=Interface(
-            operands={"data": "", "table": "uint16"},
-            values={"function": ("logistic", "tanh")},
-            dtypes="int16",
-        ),
-    )
+    parameters=SigmoidLookup,
+    kernel_of_operands=_kernel,
+    takes_clip=True,
+    drawing=elements(
+        _drawn,
+        result=lambda data, zero_point: 0,
+        dtype=("int16",),
+        rounding=("tflm",),
+        function=("logistic", "tanh"),
+        scale=("power", "any"),
+    ),
+    interface=Interface(
+        operands={"data": "", "table": "uint16"},
+        values={"function": ("logistic", "tanh")},
+        dtypes="int16",
+    ),
 )
 
 
-def of_all_widths(
+def _of_all_widths(
     name: str, relax_name: str, in_fixed_point: Callable[[int], int], bits: int, zero_point: int
-) -> IntegerOperator:
-    """Return one of the functions as an operator: a table for 8 bits, `SigmoidLookup` for 16.
+) -> Recognition:
+    """Return the recognition of one of the functions: a table for 8 bits, `SigmoidLookup` for 16.
 
     Args:
         name: name of the function.
@@ -192,12 +178,6 @@ def of_all_widths(
     """
 
     def table(source: Scale, result: Scale) -> Array:
-        """int8[256], for x = -128, ..., 127.
-
-        Raises:
-            NoIntegerForm: the kernel has another scale of the result.
-            ValueError: the reference does not support the operand's scale.
-        """
         check_result(result, 2.0**-bits, zero_point)
         return saturating_table(
             source, lambda x: shift_right_rounding(in_fixed_point(x), 31 - bits) + zero_point
@@ -207,4 +187,23 @@ def of_all_widths(
         of_16_bits = partial(lookup_call, name)
         return tflm_activation(name, island, island.operand(), table, of_16_bits)
 
-    return IntegerOperator(name=name, recognitions=(Recognition((relax_name,), derive),))
+    return Recognition((relax_name,), derive)
+
+
+LOGISTIC = _of_all_widths("logistic", "sigmoid", fixed_point_sigmoid, 8, -128)
+TANH = _of_all_widths("tanh", "tanh", fixed_point_tanh, 7, 0)
+
+register("logistic", recognitions=(LOGISTIC,))
+register("tanh", recognitions=(TANH,))
+
+
+@converts("LOGISTIC", "float32", *QUANTIZED)
+def logistic(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+    """LOGISTIC."""
+    return converter.island(operator, relax.op.sigmoid)
+
+
+@converts("TANH", "float32", *QUANTIZED)
+def tanh(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+    """TANH."""
+    return converter.island(operator, relax.op.tanh)

@@ -21,33 +21,15 @@ from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_to,
-    bound,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.sixteen_bits import exponential_table, fixed_point_of_differences
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.tvm_api import PrimExpr, int32, tirx
 
 SUM_INTEGER_BITS = 12
 """Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
@@ -105,16 +87,16 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
     """Return the kernel (data, table, output) of a softmax over the last axis."""
     data_shape, data_dtype = shapes[0], dtypes[0]
     *outer, length = data_shape
-    data = buffer("data", data_shape, data_dtype)
-    table = buffer("table", [256], "int32")
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data = ir.buffer("data", data_shape, data_dtype)
+    table = ir.buffer("table", [256], "int32")
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     largest = tirx.decl_buffer([1], data_dtype, "largest", scope="local")
-    total, zero = accumulators(1), int32(0)
+    total, zero = ir.accumulators(1), int32(0)
     bits = RESULT_BITS[parameters.output_dtype]
 
     def row(number: PrimExpr) -> tvm_api.Stmt:
         def place(i: PrimExpr) -> list[PrimExpr]:
-            return [*unflatten(number, outer), i]
+            return [*ir.unflatten(number, outer), i]
 
         def exponential(i: PrimExpr) -> PrimExpr:
             return table[int32(largest[zero]) - int32(data[tuple(place(i))])]
@@ -130,32 +112,32 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
             # A shift above 31, for a sum of exponentials of 512 or more and stored 8 bits,
             # makes 0 of 32 bits; the reference ends the program there.
             inside = header_call("divide_by_power_of_two", product, tirx.min(shift, int32(31)))
-            statements, probability = bound(
+            statements, probability = ir.bound(
                 "probability", tirx.Select(shift > int32(31), int32(0), inside)
             )
-            return sequence(*statements, store_shifted(
+            return ir.sequence(*statements, ir.store_shifted(
                 output, place(i), probability, parameters.output_zero_point, parameters
             ))  # fmt: skip
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(largest),
-            set_to(largest, zero, data[tuple(place(zero))]),
-            loop("i", length, lambda i: set_to(
+            ir.set_to(largest, zero, data[tuple(place(zero))]),
+            ir.loop("i", length, lambda i: ir.set_to(
                 largest, zero, tirx.max(largest[zero], data[tuple(place(i))])
             )),
             tirx.AllocBuffer(total),
-            set_to(total, zero, zero),
-            loop("i", length, lambda i: add_to(total, zero, rounded(i))),
+            ir.set_to(total, zero, zero),
+            ir.loop("i", length, lambda i: ir.add_to(total, zero, rounded(i))),
             tirx.Bind(reciprocal, header_call("reciprocal", int32(total[zero]))),
             tirx.Bind(shift, int32(SUM_INTEGER_BITS + 31 - bits) - header_call(
                 "leading_zeros", int32(total[zero])
             )),
-            loop("i", length, store),
+            ir.loop("i", length, store),
         )  # fmt: skip
 
-    body = loop("row", math.prod(outer), row)
+    body = ir.loop("row", math.prod(outer), row)
     # The table has a value for each distance from the largest element.
-    return kernel([data, table, output], body, inside=True)
+    return ir.kernel([data, table, output], body, inside=True)
 
 
 def _drawn(
@@ -174,16 +156,14 @@ def _least(data: Tensor, zero_point: int) -> int:
 
 
 register(
-    IntegerOperator(
-        parameters=Softmax,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),
-        takes_clip=True,
-        drawing=elements(
-            _drawn, result=_least, dtype=("int8", "uint8"), rounding=("tflm",), clip=("none",)
-        ),
-        interface=Interface(operands={"data": "", "exponentials": "int32"}, sizes=rows),
-    )
+    parameters=Softmax,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),
+    takes_clip=True,
+    drawing=elements(
+        _drawn, result=_least, dtype=("int8", "uint8"), rounding=("tflm",), clip=("none",)
+    ),
+    interface=Interface(operands={"data": "", "exponentials": "int32"}, sizes=rows),
 )
 
 

@@ -19,34 +19,15 @@ from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    Statements,
-    buffer,
-    buffers,
-    int32,
-    int64,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Order, Recognition, Shapes, register
 from umakit.operators.tables.sixteen_bits import softmax_tables
 from umakit.operators.tensors import NoIntegerForm
-from umakit.tvm_api import PrimExpr, Stmt, tirx
+from umakit.tvm_api import PrimExpr, Stmt, int32, int64, tirx
 
 LARGEST_DIFFERENCE = 65535
 """Largest difference of two 16-bit integers."""
@@ -99,8 +80,8 @@ def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> tvm
     Exponentials are computed twice, to save their memory.
     """
     softmax = _Softmax(parameters, shapes, dtypes)
-    body = loop("row", math.prod(shapes[0][:-1]), softmax.row)
-    return kernel([softmax.data, *softmax.tables, softmax.output], body)
+    body = ir.loop("row", math.prod(shapes[0][:-1]), softmax.row)
+    return ir.kernel([softmax.data, *softmax.tables, softmax.output], body)
 
 
 class _Softmax:
@@ -110,8 +91,8 @@ class _Softmax:
         self._parameters, self._shape = parameters, shapes[0]
         self._length = shapes[0][-1]
         names = ("data", "exponentials", "reciprocals")
-        self.data, *self.tables = buffers(names, shapes, dtypes)
-        self.output = buffer("output", parameters.output_shape, parameters.output_dtype)
+        self.data, *self.tables = ir.buffers(names, shapes, dtypes)
+        self.output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
         self._largest, self._total, self._zeros = (
             tirx.decl_buffer([1], "int32", name, scope="local")
             for name in ("largest", "total", "leading_zeros")
@@ -121,29 +102,29 @@ class _Softmax:
         """Return the statements for all results of a row."""
         zero, length = int32(0), self._length
         largest, total, zeros = self._largest, self._total, self._zeros
-        steps = Statements()
+        steps = ir.Statements()
         reciprocal = self._reciprocal(steps)
-        return sequence(
+        return ir.sequence(
             *(tirx.AllocBuffer(item) for item in (largest, total, zeros)),
-            set_to(largest, zero, self._element(row, zero)),
-            loop("i", length, lambda i: set_to(
+            ir.set_to(largest, zero, self._element(row, zero)),
+            ir.loop("i", length, lambda i: ir.set_to(
                 largest, zero, tirx.max(largest[zero], self._element(row, i))
             )),
-            set_to(total, zero, zero),
-            loop("i", length, lambda i: self._add(row, i)),
-            set_to(zeros, zero, int32(1)),
+            ir.set_to(total, zero, zero),
+            ir.loop("i", length, lambda i: self._add(row, i)),
+            ir.set_to(zeros, zero, int32(1)),
             # The sum is positive: leading zeros are counted from bit 30 on.
-            loop("bit", 31, lambda bit: set_to(
+            ir.loop("bit", 31, lambda bit: ir.set_to(
                 zeros, zero, zeros[zero] + int32(total[zero] < (int32(1) << bit))
             )),
             *steps.list,
-            loop("i", length, lambda i: self._store(row, i, reciprocal)),
+            ir.loop("i", length, lambda i: self._store(row, i, reciprocal)),
         )  # fmt: skip
 
     def _element(self, row: PrimExpr, i: PrimExpr) -> PrimExpr:
-        return int32(self.data[tuple(unflatten(row * int32(self._length) + i, self._shape))])
+        return int32(self.data[tuple(ir.unflatten(row * int32(self._length) + i, self._shape))])
 
-    def _exponential(self, steps: Statements, row: PrimExpr, i: PrimExpr) -> PrimExpr:
+    def _exponential(self, steps: ir.Statements, row: PrimExpr, i: PrimExpr) -> PrimExpr:
         """exp of an element's difference to the largest element, with 15 fractional bits."""
         parameters = self._parameters
         difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
@@ -152,11 +133,13 @@ class _Softmax:
         return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
 
     def _add(self, row: PrimExpr, i: PrimExpr) -> Stmt:
-        steps = Statements()
+        steps = ir.Statements()
         value = self._exponential(steps, row, i)
-        return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))
+        return ir.sequence(
+            *steps.list, ir.set_to(self._total, int32(0), self._total[int32(0)] + value)
+        )
 
-    def _reciprocal(self, steps: Statements) -> PrimExpr:
+    def _reciprocal(self, steps: ir.Statements) -> PrimExpr:
         """1 / sum, for the sum without leading zeros as a number between 1 and 2."""
         shift = int64(self._zeros[int32(0)] - int32(1))
         aligned = int64(self._total[int32(0)]) << shift
@@ -165,17 +148,19 @@ class _Softmax:
         return _between(steps, self.tables[1], excess)
 
     def _store(self, row: PrimExpr, i: PrimExpr, reciprocal: PrimExpr) -> Stmt:
-        steps = Statements()
+        steps = ir.Statements()
         value = self._exponential(steps, row, i)
         right = int32(31) - self._zeros[int32(0)]
         rounding = int64(1) << int64(right - int32(1))
         scaled = (int64(value) * int64(reciprocal) + rounding) >> int64(right)
         result = steps.bind("result", tirx.max(scaled.astype("int32"), int32(0)))
-        place = unflatten(row * int32(self._length) + i, self._parameters.output_shape)
-        return sequence(*steps.list, store_shifted(self.output, place, result, 0, self._parameters))
+        place = ir.unflatten(row * int32(self._length) + i, self._parameters.output_shape)
+        return ir.sequence(
+            *steps.list, ir.store_shifted(self.output, place, result, 0, self._parameters)
+        )
 
 
-def _between(steps: Statements, table: tvm_api.Buffer, argument: PrimExpr) -> PrimExpr:
+def _between(steps: ir.Statements, table: tvm_api.Buffer, argument: PrimExpr) -> PrimExpr:
     """`LUTLookup`: the function of an argument, limited to 16 bits.
 
     Args:
@@ -205,18 +190,16 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=SoftmaxLookup,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
-        takes_clip=True,
-        drawing=elements(
-            _drawn, result=lambda data, zero_point: 0, dtype=("int16",), rounding=("tflm",)
-        ),
-        interface=Interface(
-            operands={"data": "", "exponentials": "int16", "reciprocals": "int16"},
-            sizes=rows,
-            dtypes="int16",
-        ),
-    )
+    parameters=SoftmaxLookup,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
+    takes_clip=True,
+    drawing=elements(
+        _drawn, result=lambda data, zero_point: 0, dtype=("int16",), rounding=("tflm",)
+    ),
+    interface=Interface(
+        operands={"data": "", "exponentials": "int16", "reciprocals": "int16"},
+        sizes=rows,
+        dtypes="int16",
+    ),
 )

@@ -18,7 +18,7 @@ from umakit.operators.interface import PAIR, TFLM, Interface
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import CommonScaleParameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
 
@@ -79,18 +79,16 @@ def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) ->
 
 
 register(
-    IntegerOperator(
-        parameters=SquaredDifference,
-        kernel=kernel_of_operands(_kernel),
-        drawing=pairs.squares(SquaredDifference, LEFT_SHIFTS),
-        interface=Interface(
-            operands=PAIR,
-            names={
-                "multipliers": ("left_multiplier", "right_multiplier", "multiplier"),
-                "shifts": ("left_multiplier_shift", "right_multiplier_shift", "shift"),
-            },
-            rounding=TFLM,
-            broadcasts=False,
-        ),
-    )
+    parameters=SquaredDifference,
+    kernel_of_operands=_kernel,
+    drawing=pairs.squares(SquaredDifference, LEFT_SHIFTS),
+    interface=Interface(
+        operands=PAIR,
+        names={
+            "multipliers": ("left_multiplier", "right_multiplier", "multiplier"),
+            "shifts": ("left_multiplier_shift", "right_multiplier_shift", "shift"),
+        },
+        rounding=TFLM,
+        broadcasts=False,
+    ),
 )

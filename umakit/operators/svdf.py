@@ -23,26 +23,12 @@ from umakit.operators.drawings.families import common_fields, zero_point_of
 from umakit.operators.drawings.layers import FILTERS, Inputs, Operands, layer
 from umakit.operators.drawings.scales import weights_of
 from umakit.operators.interface import Interface, named_axes
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import shifted
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_products,
-    bound,
-    buffer,
-    buffers,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-)
 from umakit.operators.numeric.fixed_point import Array, quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tensors import Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import (
@@ -52,7 +38,7 @@ from umakit.operators.tflite_integers import (
     result_fields,
     scale_of,
 )
-from umakit.tvm_api import Expr, PrimExpr, Stmt
+from umakit.tvm_api import Expr, PrimExpr, Stmt, int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -242,9 +228,9 @@ def _check_bias(
 def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     (batch, inputs), (filters, _) = shapes[0], shapes[1]
     memory = shapes[3][1] // filters
-    data, weights, bias, state = buffers(("data", "weights", "bias", "state"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    total, zero = accumulators(1), int32(0)
+    data, weights, bias, state = ir.buffers(("data", "weights", "bias", "state"), shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = ir.accumulators(1), int32(0)
     low, high = parameters.clip
     span = high - low
 
@@ -256,21 +242,21 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
             return tirx.BufferStore(output, state[b, place(f, m + int32(1))], [b, place(f, m)])
 
         value = requantize(
-            total_of(total, zero), int32(parameters.multiplier), int32(parameters.shift),
+            ir.total_of(total, zero), int32(parameters.multiplier), int32(parameters.shift),
             parameters.arithmetic,
         )  # fmt: skip
         limited = tirx.min(tirx.max(value, int32(low)), int32(high))
         if parameters.output_zero_point:
             # The reference limits before adding the zero point: the sum wraps around.
-            statements, limited = bound("limited", limited)
+            statements, limited = ir.bound("limited", limited)
             lifted = limited + int32(parameters.output_zero_point - low)
             limited = (lifted & int32(span)) + int32(low)
         else:
             statements = []
-        return sequence(
-            *([loop("m", memory - 1, keep)] if memory > 1 else []),
-            set_to(total, zero, bias[f]),
-            loop("i", inputs, lambda i: add_products(
+        return ir.sequence(
+            *([ir.loop("m", memory - 1, keep)] if memory > 1 else []),
+            ir.set_to(total, zero, bias[f]),
+            ir.loop("i", inputs, lambda i: ir.add_products(
                 total, [shifted(data[b, i], 0)], [weights[f, i]]
             )),
             *statements,
@@ -279,28 +265,28 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
             ),
         )  # fmt: skip
 
-    body = sequence(tirx.AllocBuffer(total), loops([("b", batch), ("f", filters)], one))
-    return kernel([data, weights, bias, state, output], body)
+    body = ir.sequence(tirx.AllocBuffer(total), ir.loops([("b", batch), ("f", filters)], one))
+    return ir.kernel([data, weights, bias, state, output], body)
 
 
 def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     (batch, _), (units, length) = shapes[0], shapes[1]
-    state, weights, bias = buffers(("state", "weights", "bias"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    total, zero = accumulators(1), int32(0)
+    state, weights, bias = ir.buffers(("state", "weights", "bias"), shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = ir.accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def one(b: PrimExpr, u: PrimExpr) -> Stmt:
-        return sequence(
-            set_to(total, zero, bias[u]),
-            loop("k", length, lambda k: add_products(
+        return ir.sequence(
+            ir.set_to(total, zero, bias[u]),
+            ir.loop("k", length, lambda k: ir.add_products(
                 total, [shifted(state[b, u * int32(length) + k], 0)], [weights[u, k]]
             )),
-            store_rescaled(output, [b, u], total_of(total, zero), factor, parameters),
+            ir.store_rescaled(output, [b, u], ir.total_of(total, zero), factor, parameters),
         )  # fmt: skip
 
-    body = sequence(tirx.AllocBuffer(total), loops([("b", batch), ("u", units)], one))
-    return kernel([state, weights, bias, output], body)
+    body = ir.sequence(tirx.AllocBuffer(total), ir.loops([("b", batch), ("u", units)], one))
+    return ir.kernel([state, weights, bias, output], body)
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
@@ -353,44 +339,46 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=SvdfState,
-        kernel=kernel_of_operands(_state_kernel),
-        macs=_macs,
-        drawing=layer(
-            _drawn_state,
-            _filtered,
-            FILTERS,
-            ("inputs", "filters", "memory"),
-            units=(),
-            output_zero_point=(),
-            clip=(),
-            dtype=(),
-        ),
-        interface=Interface(
-            operands={"data": "", "weights": "int8", "bias": "int32", "state": "int16"},
-            axes=2,
-            sizes=named_axes(
-                data="batch inputs", weights="filters inputs", state="batch state_length"
-            ),
-            checks=("data",),
-            result="int16",
-        ),
-    )
+    parameters=SvdfState,
+    kernel_of_operands=_state_kernel,
+    macs=_macs,
+    drawing=layer(
+        _drawn_state,
+        _filtered,
+        FILTERS,
+        ("inputs", "filters", "memory"),
+        units=(),
+        output_zero_point=(),
+        clip=(),
+        dtype=(),
+    ),
+    interface=Interface(
+        operands={"data": "", "weights": "int8", "bias": "int32", "state": "int16"},
+        axes=2,
+        sizes=named_axes(data="batch inputs", weights="filters inputs", state="batch state_length"),
+        checks=("data",),
+        result="int16",
+    ),
 )
 register(
-    IntegerOperator(
-        parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
-        macs=_macs,
-        drawing=layer(
-            _drawn, _states, FILTERS, ("units", "filters", "memory"), inputs=(), weights=(),
-            scale=(), input_zero_point=(),
-        ),
-        interface=Interface(
-            operands={"state": "int16", "weights": "int16", "bias": "int32"},
-            axes=2,
-            sizes=named_axes(state="batch state_length", weights="units length"),
-            checks=("result",),
-        ),
-    )
-)  # fmt: skip
+    parameters=Svdf,
+    kernel_of_operands=_kernel,
+    takes_clip=True,
+    macs=_macs,
+    drawing=layer(
+        _drawn,
+        _states,
+        FILTERS,
+        ("units", "filters", "memory"),
+        inputs=(),
+        weights=(),
+        scale=(),
+        input_zero_point=(),
+    ),
+    interface=Interface(
+        operands={"state": "int16", "weights": "int16", "bias": "int32"},
+        axes=2,
+        sizes=named_axes(state="batch state_length", weights="units length"),
+        checks=("result",),
+    ),
+)

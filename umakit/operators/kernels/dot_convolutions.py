@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import Constants, is_depthwise, window_axes
 from umakit.operators.kernels.dot_forms import PREFIX, DotForm
 from umakit.operators.kernels.dot_products import (
@@ -25,20 +26,9 @@ from umakit.operators.kernels.dot_products import (
     multiply_windows,
     suits,
 )
-from umakit.operators.kernels.loops import (
-    Extent,
-    blocks,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    unflatten,
-)
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.tvm_api import Buffer, PrimExpr, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, int32, tirx
 
 
 def suits_convolution(
@@ -85,8 +75,8 @@ def conv2d(
     packed = np.concatenate([form.packed(part).reshape(-1) for part in parts])
     buffers = layer.buffers(packed)
     axes = window_axes(parameters, shape, constants)
-    data = buffer("data", shape, dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data = ir.buffer("data", shape, dtype)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     positions = (shape[0], axes[0].outputs, axes[1].outputs)
     total, filled = math.prod(positions), form.filled(elements)
     count = min(at_once or form.positions, total)
@@ -95,27 +85,27 @@ def conv2d(
     channels = shape[3] // parameters.groups
     copy = _Copy(form.function(f"copy_{dtype}"), data, windows, axes, channels, layer.zero_point)
 
-    def at_positions(group: Extent, first: PrimExpr) -> Stmt:
+    def at_positions(group: ir.Extent, first: PrimExpr) -> Stmt:
         channel = int32(group) * int32(channels)
+        in_data = address(data, *ir.unflatten(first, positions), 0)
         here = Windows(
-            local_address(windows, 0) if copies else address(data, *unflatten(first, positions), 0),
-            filled, count, filled,
-            lambda p, channel: address(output, *unflatten(first + p, positions), channel),
+            local_address(windows, 0) if copies else in_data, filled, count, filled,
+            lambda p, channel: address(output, *ir.unflatten(first + p, positions), channel),
         )  # fmt: skip
         products = multiply_windows(layer, buffers, here, outputs, most_sums, group)
         if not copies:
             return products
-        copied = loop("position", count, lambda p: copy.of(
-            unflatten(first + p, positions), p * int32(filled), channel
+        copied = ir.loop("position", count, lambda p: copy.of(
+            ir.unflatten(first + p, positions), p * int32(filled), channel
         ))  # fmt: skip
-        return sequence(copied, products)
+        return ir.sequence(copied, products)
 
-    body = loop("group", parameters.groups, lambda group: blocks(
+    body = ir.loop("group", parameters.groups, lambda group: ir.blocks(
         total, lambda first: at_positions(group, first), count, "position_block"
     ))  # fmt: skip
     if copies:
-        body = sequence(tirx.AllocBuffer(windows), *filled_up(windows, count, elements), body)
-    function = kernel([data, *buffers, output], body)
+        body = ir.sequence(tirx.AllocBuffer(windows), *filled_up(windows, count, elements), body)
+    function = ir.kernel([data, *buffers, output], body)
     return function, [packed, *layer.constants.arrays()[1:]], form.layout("HWI")
 
 
@@ -144,7 +134,7 @@ class _Copy:
     channels: int
     zero_point: int
 
-    def of(self, place: Sequence[PrimExpr], start: Extent, channel: Extent = 0) -> Stmt:
+    def of(self, place: Sequence[PrimExpr], start: ir.Extent, channel: ir.Extent = 0) -> Stmt:
         """Return statements that copy a window.
 
         Args:
@@ -158,14 +148,14 @@ class _Copy:
         whole_rows = whole_rows and self.channels == tvm_api.buffer_shape(self.data)[3]
         if whole_rows:
             length = columns * int32(self.channels)
-            moved = loop(
+            moved = ir.loop(
                 "row", rows, lambda row: self._run(place, (row, int32(0)), start, channel, length)
             )
             if horizontal.leaves:  # no copies of negative lengths, from and to outside of arrays
                 moved = tirx.IfThenElse(columns > int32(0), moved, None)
         else:
             length = int32(self.channels)
-            moved = loops(
+            moved = ir.loops(
                 [("row", rows), ("column", columns)],
                 lambda *element: self._run(place, element, start, channel, length),
             )
@@ -174,7 +164,7 @@ class _Copy:
         size = vertical.extent * horizontal.extent * self.channels
         fill = f"{PREFIX}plain_fill_{tvm_api.buffer_dtype(self.windows)}"
         filling = call(fill, local_address(self.windows, start), size, self.zero_point)
-        return sequence(tirx.IfThenElse(self.is_partial(place), filling, None), moved)
+        return ir.sequence(tirx.IfThenElse(self.is_partial(place), filling, None), moved)
 
     @property
     def inside(self) -> bool:
@@ -195,8 +185,8 @@ class _Copy:
         self,
         place: Sequence[PrimExpr],
         element: Sequence[PrimExpr],
-        start: Extent,
-        channel: Extent,
+        start: ir.Extent,
+        channel: ir.Extent,
         length: PrimExpr,
     ) -> Stmt:
         (n, y, x), (vertical, horizontal) = place, self.axes
@@ -222,8 +212,8 @@ def _depthwise(
     channels = shape[3]
     packed = form.packed_depthwise(constants.weights.reshape(channels, -1))
     buffers = layer.buffers(packed)
-    data = buffer("data", shape, dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data = ir.buffer("data", shape, dtype)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     axes = vertical, horizontal = window_axes(parameters, shape, constants)
     size = vertical.extent * horizontal.extent * channels
     windows = tirx.decl_buffer([size], dtype, "window", scope="local")
@@ -248,16 +238,16 @@ def _depthwise(
         if not copy.inside:
             copied = multiply(local_address(windows, 0), horizontal.extent * channels, channels)
             summed = tirx.IfThenElse(
-                copy.is_partial(place), sequence(copy.of(place, 0), copied), summed
+                copy.is_partial(place), ir.sequence(copy.of(place, 0), copied), summed
             )
         result = layer.results(
             address(output, n, y, x, 0), local_address(sums, 0), 0, channels, buffers[1:]
         )
-        return sequence(summed, result)
+        return ir.sequence(summed, result)
 
     extents = [("image", shape[0]), ("row", vertical.outputs), ("column", horizontal.outputs)]
     allocated = [sums] if copy.inside else [sums, windows]
-    body = sequence(*(tirx.AllocBuffer(each) for each in allocated), loops(extents, at, 1))
+    body = ir.sequence(*(tirx.AllocBuffer(each) for each in allocated), ir.loops(extents, at, 1))
     arrays = [packed.reshape(-1), *layer.constants.arrays()[1:]]
     layout = f"HWO{form.depthwise_group}i" if form.depthwise_group > 1 else "HWO"
-    return kernel([data, *buffers, output], body), arrays, layout
+    return ir.kernel([data, *buffers, output], body), arrays, layout

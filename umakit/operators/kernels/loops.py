@@ -15,7 +15,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.numeric.requantize import add_and_clamp, requantize
 from umakit.operators.parameters import Parameters
-from umakit.tvm_api import Buffer, PrimExpr, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, int32, tirx
 
 KEEPS_NAMES = "umakit.keeps_names"
 BIAS_HAS_ZERO_POINT = "umakit.bias_has_zero_point"
@@ -44,16 +44,6 @@ BLOCK = 4
 
 Extent = int | PrimExpr
 """A number of turns or elements: a constant, or an expression of int32."""
-
-
-def int32(value: Extent) -> PrimExpr:
-    """A 32-bit constant, or an expression converted to 32 bits."""
-    return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
-
-
-def int64(value: Extent) -> PrimExpr:
-    """A 64-bit constant, or an expression converted to 64 bits."""
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
 
 
 def buffer(name: str, shape: Sequence[int], dtype: str) -> Buffer:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from umakit.operators.kernels.loops import int32
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.tvm_api import PrimExpr, int32, tirx
 
 Span = tuple[PrimExpr, PrimExpr]
 """First element of a window's axis that is inside the image, and how many there are."""

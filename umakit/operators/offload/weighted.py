@@ -16,11 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from umakit import tvm_api
 from umakit.errors import BackendError, LoweringError
 from umakit.operators.offload.composite import Composite, Image, Shape, window_arguments
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.tvm_api import tirx
+from umakit.tvm_api import PrimExpr, PrimFunc, tirx
 
 CONVOLUTION = "OHWI"
 DENSE = "OI"
@@ -67,7 +66,7 @@ class WeightLayout:
         order = [names.index((axis, block > 0)) for axis, block in self.parts]
         return np.ascontiguousarray(filled.reshape(split).transpose(order))
 
-    def index(self, *indices: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def index(self, *indices: PrimExpr) -> list[PrimExpr]:
         """Return the indices in this layout, as TIR, of an element of the plain array."""
         place = dict(zip(self.axes, indices, strict=True))
         result = []
@@ -212,7 +211,7 @@ class Weighted(Composite):
         ends = super().operand_shapes
         return {"data": ends["data"], **self.stored_shapes, "result": ends["result"]}
 
-    def reference_kernel(self) -> tvm_api.PrimFunc:
+    def reference_kernel(self) -> PrimFunc:
         """The prim func of the composite as loops, with its `POINTERS` as parameters."""
         raise NotImplementedError
 

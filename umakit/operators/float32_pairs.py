@@ -12,31 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawings import pairs
+from umakit.operators.interface import PAIR, Interface
 from umakit.operators.islands import Island, arithmetic_of
 from umakit.operators.kernels.elementwise import broadcast
-from umakit.operators.kernels.loops import (
-    buffer,
-    buffers,
-    int32,
-    int64,
-    kernel,
-    loop,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels.loops import buffer, buffers, kernel, loop, store_shifted, unflatten
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import CommonFields, Pair, Parameters
-from umakit.operators.registry import Shapes
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
 from umakit.operators.tensors import Array, NoIntegerForm, Scale
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.tvm_api import PrimExpr, int32, int64, tirx
 
 MOST_BITS = 60
 """Maximum number of bits of an intermediate result."""
@@ -358,3 +352,59 @@ def _combined(parameters: Float32Pair, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     if second is not None:
         total = header_call("round_to_float32", total + parts[second])
     return header_call("saturate", header_call("divide_to_even", total, parameters.fraction_bits))
+
+
+@dataclass(frozen=True)
+class Float32Sum(Float32Pair):
+    """ONNX Runtime's QLinearAdd on x86-64 with AVX2: fma(a, A / C, fma(b, B / C, constant)).
+
+    A difference has a negative second factor.
+    """
+
+    operator: ClassVar[str] = "float32_sum"
+
+
+register(
+    parameters=Float32Sum,
+    kernel_of_operands=pair_kernel,
+    recognitions=(
+        Recognition(("add",), partial(derive_pair, Float32Sum, exact_sum), (Arithmetic.ORT,)),
+        Recognition(
+            ("subtract",), partial(derive_pair, Float32Sum, None, sign=-1), (Arithmetic.ORT,)
+        ),
+    ),
+    takes_clip=True,
+    drawing=pairs.with_float32(Float32Sum, exact_sum),
+    interface=Interface(
+        operands=PAIR, broadcasts=False, wide=("left_factor", "right_factor", "constant")
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Float32Product(Float32Pair):
+    """ONNX Runtime's QLinearMul: a * b * ratio + zero point, each step rounded."""
+
+    operator: ClassVar[str] = "float32_product"
+    multiplies: ClassVar[bool] = True
+
+
+register(
+    parameters=Float32Product,
+    kernel_of_operands=pair_kernel,
+    recognitions=(
+        Recognition(
+            ("multiply",),
+            partial(derive_pair, Float32Product, exact_product),
+            (Arithmetic.ORT,),
+        ),
+    ),
+    takes_clip=True,
+    drawing=pairs.with_float32(Float32Product, exact_product),
+    interface=Interface(
+        operands=PAIR,
+        broadcasts=False,
+        names={"factors": ("factor", "")},
+        wide=("factor", "constant"),
+    ),
+)
