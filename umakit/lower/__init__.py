@@ -42,8 +42,6 @@ class Lowered:
             names its rows of the offload report.
         kernels: kernels by their name in `main`; names may share a kernel.
         planned: by target with a planner, the layers that the planner cut into tiles.
-        roles: roles of constants for the operators that read them.
-        choices: choices of the schedule rules for kernels on the CPU.
     """
 
     main: Any
@@ -65,9 +63,6 @@ def lower(
     """Lower a partitioned network to kernels.
 
     Args:
-        partitioned: the network.
-        backends: accelerators.
-        check_indices: whether kernels check indices computed at run time.
         tilings: tilings by target and layer; replace the planners' defaults.
         cpu: target CPU of kernel schedules; None for any.
         generic_rows: rows of the offload report whose kernels are scheduled as for any CPU.
@@ -130,11 +125,7 @@ def _lowered(
 
 
 def accelerator_kernels(partitioned: Partitioned, backends: Sequence[Backend]) -> tvm_api.IRModule:
-    """Lower composites to prim funcs, without running the TIR passes of their backends.
-
-    Raises:
-        LoweringError: a backend's strategy or pass failed.
-    """
+    """Lower composites to prim funcs, without running the TIR passes of their backends."""
     module = dissolve_regions(partitioned.module)
     for backend in backends:
         module = run_passes(module, backend, PassPhase.POST_PARTITIONING_1)

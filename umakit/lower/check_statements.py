@@ -120,8 +120,7 @@ def _renamed(statement: tvm_api.Stmt, old: Var, new: Var) -> tvm_api.Stmt:
 
 
 def given_away(node: Node) -> list[Any]:
-    """Return the buffers whose pointers are passed to functions; the functions may write to
-    them."""
+    """Return the buffers whose pointers functions get, which may write to them."""
     calls = tvm_api.collect(node, Call)
     names = (
         "call_driver", "call_extern", "call_pure_extern", "address_of", "tvm_access_ptr",

@@ -51,19 +51,12 @@ def lower_cpu_operators(
     """Lower the remaining operators of `main` to fused, scheduled prim funcs.
 
     Args:
-        module: `main` calls Relax operators and, by `call_tir`, accelerator prim funcs.
-        report: the offload report, for names of operators in messages.
-        index_checks: whether kernels check indices computed at run time.
         cpu: target CPU of kernel schedules; None for any.
         generic_rows: rows of the offload report whose kernels are scheduled as for any CPU, even if
             other rows share the kernel.
 
     Returns:
         The module; the span of each `call_tir` of `main` names the rows of the offload report.
-
-    Raises:
-        LoweringError: an operator has no legalization.
-        ModelError: an operator has no defined result.
     """
     own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
     own |= {**transposed_convolutions.rules(), **signal_rules()}
@@ -160,8 +153,6 @@ def _refuse_other_dtypes(
     """Refuse operators whose lowered results have other dtypes than the network's tensors.
 
     Args:
-        module: the lowered network.
-        calls: the previous values of variables.
         rows, report: as in `_no_lowering`.
     """
     for binding in _bindings(module):
@@ -309,9 +300,6 @@ def keep_checked_apart(module: IRModule) -> IRModule:
 
     An index is compared with the extents of its tensor. Fusion with a reshape would replace these
     extents.
-
-    Args:
-        module: `main` calls prim funcs of one operator each.
     """
     constants = constant_elements(module["main"])
     marked = IRModule(dict(module.functions.items()), module.attrs)
@@ -334,13 +322,7 @@ def _needs_checks(function: PrimFunc, constants: ConstantElements) -> bool:
 
 
 def index_checks(constants: Sequence[Elements | None], where: str, insert: bool) -> list[Any]:
-    """Return the TIR pass that checks a kernel's indices.
-
-    Args:
-        constants: known elements of constant parameters.
-        where: name of the kernel or node, for messages.
-        insert: whether to insert checks of indices computed at run time.
-    """
+    """Return the TIR pass that checks a kernel's indices."""
 
     def check(function: PrimFunc) -> PrimFunc:
         checked = check_indices(function, constants, where)

@@ -18,9 +18,6 @@ class Parameter:
     """A pointer parameter of a kernel.
 
     Attributes:
-        variable: TIR buffer.
-        dtype: dtype of the elements.
-        elements: number of elements.
         pool: name of the scratchpad if the parameter is a byte offset; empty for a pointer.
     """
 
@@ -59,7 +56,6 @@ class TextCall:
     """A call as C text.
 
     Attributes:
-        call: the text.
         scratch: C text of the required bytes of scratch; None if nothing has to be checked.
         names: names of the operands in both texts.
     """
@@ -82,7 +78,6 @@ class DriverCall:
 
     Attributes:
         function: name of the C function, which returns int32.
-        kind: purpose of the call.
         operands: arguments in the order of the C function. A parameter of the kernel stands for its
             pointer, or for its offset in a scratchpad; other operands are TIR expressions.
         text: C text of a text call; the operands then belong to the names in the text.
@@ -123,7 +118,6 @@ class Transfer:
     """A driver call that copies a whole tensor and is the kernel's only use of the tensor.
 
     Attributes:
-        node: the driver call.
         tensor: the loaded input or the stored output of the kernel.
         place: the scratch parameter in the scratchpad, the destination or source of the copy.
     """
@@ -146,11 +140,7 @@ def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
 
 
 def text_call_of(statement: Stmt, parameters: Mapping[Buffer, Parameter]) -> DriverCall | None:
-    """Return the node of a statement of `tir.text_call`; None for other statements.
-
-    Args:
-        parameters: as in `operand_of`.
-    """
+    """Return the node of a statement of `tir.text_call`; None for other statements."""
     found = tir.called_text(statement)
     if found is None:
         return None

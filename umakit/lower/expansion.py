@@ -23,9 +23,6 @@ def expand_requantize(module: IRModule) -> IRModule:
     """Replace calls of `umakit/requantize.h` in all prim funcs by plain arithmetic.
 
     Any target of TVM, such as LLVM, can then run integer kernels.
-
-    Args:
-        module: an IRModule with prim funcs in any phase of lowering.
     """
     expanded = IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):

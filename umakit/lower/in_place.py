@@ -20,13 +20,7 @@ Store = tuple[Any, tuple[int | None, ...], list[Any]]
 
 
 def in_place_inputs(body: Stmt, inputs: list[Any], output: Buffer) -> tuple[int, ...]:
-    """Return the indices of the inputs that may share the output's memory.
-
-    Args:
-        body: statements of a lowered kernel.
-        inputs: its input buffers.
-        output: its only output buffer.
-    """
+    """Return the indices of the inputs that may share the output's memory."""
     if _has_hidden_accesses(body):
         return ()
     stores = _Stores(body)
@@ -126,13 +120,7 @@ class _Stores:
         return [load for load in self._loads if self.root(load.source).same_as(buffer)]
 
     def _walk(self, statement: Stmt, extents: tuple[int | None, ...], bound: list[Any]) -> None:
-        """Record the stores below a statement.
-
-        Args:
-            statement: the statement.
-            extents: extents of the loops around it.
-            bound: values bound earlier in the same iteration of the innermost loop.
-        """
+        """Record the stores below a statement."""
         if isinstance(statement, tirx.SeqStmt):
             for child in statement.seq:
                 self._walk(child, extents, bound)

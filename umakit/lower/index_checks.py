@@ -52,14 +52,9 @@ def check_indices(function: PrimFunc, elements: Sequence[Elements | None], where
 
     Args:
         function: prim func without blocks, before tensors are flattened.
-        elements: known elements of constant parameters.
-        where: name of the kernel or node, for messages.
 
     Returns:
         The function with checks; the unchanged function if all indices are known to be in range.
-
-    Raises:
-        LoweringError: a constant index is out of range, or an index cannot be checked.
     """
     vouched = tvm_api.function_attribute(function, INSIDE) is not None
     if vouched or not has_loaded_positions(function.body):
@@ -352,8 +347,7 @@ class _Checker:
         return tvm_api.rewrite(expression, [(Var, value)])
 
     def _lost_by(self, cast: PrimExpr, facts: tuple[Fact, ...]) -> list[Any]:
-        """Return the conditions under which a narrowing cast changes a value and hides a bad
-        index."""
+        """Return the conditions under which a narrowing cast hides a bad index."""
         source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
         least, largest = dtype_range(target)
         if not self._depends_on_data(cast.value) or target not in INTEGERS:

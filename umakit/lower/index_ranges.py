@@ -47,7 +47,6 @@ class Elements:
     """The known ranges of the elements of a tensor of constant integers.
 
     Attributes:
-        every: smallest and largest element.
         columns: smallest and largest element at each index of the last axis, if the axis is short.
     """
 
@@ -75,11 +74,7 @@ class Elements:
 
 
 class Ranges:
-    """Computes ranges of the expressions of one prim func.
-
-    Args:
-        constants: elements of buffers that are constant.
-    """
+    """Computes ranges of the expressions of one prim func."""
 
     def __init__(self, constants: Mapping[Any, Elements]) -> None:
         self._constants = dict(constants)

@@ -48,15 +48,9 @@ class Kernel:
     """A function over flat buffers.
 
     Attributes:
-        name: name of the prim func.
         target: `cpu`, or the name of the backend.
-        inputs: parameters that are only read.
-        outputs: parameters that are written completely.
-        scratch: parameters for working memory during the call.
         body: driver calls as nodes and all other code as TIR statements, in execution order,
             with buffer declarations but without scratch allocations.
-        returns_status: whether the function returns an `int32_t` status instead of `void`.
-        checks_indices: whether the function may return `INDEX_OUT_OF_RANGE`.
         in_place: indices of inputs whose memory the output may reuse.
         keeps_names: whether parameters keep their own names, and not the network's names of
             tensors.
@@ -139,8 +133,7 @@ class Kernel:
         return found
 
     def _transfer(self, node: DriverCall) -> Transfer | None:
-        """Return the transfer of a driver call between a whole tensor and scratch; None for other
-        calls."""
+        """Return a driver call between a whole tensor and scratch; None for other calls."""
         if not node.moved_bytes:
             return None
         source, destination, _ = node.operands
@@ -163,12 +156,7 @@ class Kernel:
         )
 
     def without(self, nodes: Collection[DriverCall], name: str) -> Kernel:
-        """Return the kernel without some driver calls and the tensors of these calls alone.
-
-        Args:
-            nodes: driver calls of the body to remove.
-            name: name of the new kernel.
-        """
+        """Return the kernel without some driver calls and the tensors of these calls alone."""
         unused = [
             parameter
             for parameter in (*self.inputs, *self.outputs)
@@ -193,8 +181,6 @@ def make_kernel(
     """Turn a lowered prim func into a kernel.
 
     Args:
-        name: name of the kernel.
-        target: `cpu` or a backend's target name.
         function: a prim func after the last lowering phase.
         outputs: number of results, the last parameters.
         backend: backend of the target, for the purposes of driver calls; None for CPU code.
@@ -256,12 +242,7 @@ def _in_place(
 
 
 def _check_transfers(kernel: Kernel, backend: Backend) -> None:
-    """Compare the bytes of copies with the bytes of the tensor and of its place in a scratchpad.
-
-    Raises:
-        BackendError: a copy is larger than one of them, or leaves out a part of a tensor without
-            other accesses; names the line with the copying function.
-    """
+    """Compare the bytes of copies with the bytes of the tensor and of its place in a scratchpad."""
     for node in kernel.driver_calls:
         for end in node.operands[:-1] if node.moved_bytes else ():
             if not isinstance(end, Parameter) or end.size == node.moved_bytes:
@@ -346,8 +327,7 @@ def _unused(inputs: Sequence[Parameter], nodes: Sequence[DriverCall | Stmt]) -> 
 
 
 def _used_buffers(node: DriverCall | Stmt) -> list[Buffer]:
-    """Return the buffers that a node uses; the declaration of a view uses the source of the
-    view."""
+    """Return the buffers that a node uses; the declaration of a view uses its source."""
     if isinstance(node, DriverCall):
         expressions = [operand for operand in node.operands if not isinstance(operand, Parameter)]
         return tvm_api.buffers_in(expressions)
@@ -359,7 +339,6 @@ def _is_local(buffer: Buffer, most: int = 0) -> bool:
     """Whether a scratch buffer is small enough for the stack.
 
     Args:
-        buffer: the buffer.
         most: most bytes of arrays of sums in the registers of the kernel's CPU.
     """
     scope = tvm_api.buffer_scope(buffer)

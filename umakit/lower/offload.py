@@ -34,10 +34,8 @@ class Offloaded:
     """A call of a composite, prepared for lowering.
 
     Attributes:
-        layer: parameters of the composite.
         function: a Relax composite function of one operator; parameters are the operands in the
             order of the driver's pointers.
-        operands: Relax expressions of the operands.
     """
 
     layer: Any
@@ -95,17 +93,7 @@ def calls_rounding(kernels: Iterable[Kernel], backend: Backend) -> bool:
 def prepare_offload(
     pattern: OperatorPattern, function: Function, arguments: Sequence[Any]
 ) -> Offloaded:
-    """Prepare one call of a composite.
-
-    Args:
-        pattern: registered pattern of the backend.
-        function: the composite's Relax function.
-        arguments: arguments of the call.
-
-    Raises:
-        LoweringError: weights are not constants, or a pass of the backend changed the composite so
-            that no driver call can compute it.
-    """
+    """Prepare one call of a composite."""
     values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
     where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
     match = pattern.match_of(function)

@@ -37,8 +37,6 @@ class Parts:
     """Ranges of loops; a call of the kernel computes one range.
 
     Attributes:
-        variables: the variables of the loops.
-        turns: number of turns of each loop.
         together: number of last turns that must belong to the last part.
         count: number of parts, at most `turns`.
     """
@@ -61,12 +59,7 @@ class Parts:
 
 
 def scratch_step(elements: int, dtype: str) -> int:
-    """Return the distance between scratch arrays of parts, in elements.
-
-    Args:
-        elements: elements of one array.
-        dtype: dtype of the elements.
-    """
+    """Return the distance between scratch arrays of parts, in elements."""
     size = tvm_api.element_bytes(dtype)
     return -(-elements * size // LINE) * LINE // size
 
@@ -78,8 +71,6 @@ def choose_parts(body: Stmt, shared: Collection[Buffer], most: int, macs: int) -
 
     Args:
         body: the kernel's body, with allocations of working memory in place.
-        shared: shared buffers that the kernel writes.
-        most: largest number of parts.
         macs: multiply-accumulates of the kernel; 0 if unknown.
     """
     whole = work_of(body)
@@ -144,8 +135,6 @@ class IndependentLoops:
     """Consecutive loops of a kernel whose turns may run at the same time.
 
     Attributes:
-        loops: the loops, with the same number of turns.
-        turns: number of turns of each loop.
         together: number of last turns that must belong to one range, because they write the same
             elements; at least 1.
     """
@@ -220,8 +209,7 @@ class LoopProofs:
         return any(buffer.same_as(shared) for buffer in used for shared in self._shared)
 
     def _independent(self, loops: Sequence[Stmt]) -> IndependentLoops | None:
-        """Return loops with all accesses of shared buffers if their turns are independent, else
-        None."""
+        """Return loops with all accesses of shared buffers and independent turns; else None."""
         if not loops or not all(isinstance(each, tirx.For) for each in loops):
             return None
         if any(self._is_repeated(loop) for loop in loops):
@@ -323,9 +311,6 @@ def are_apart(sums: Sequence[IndexSum]) -> bool:
     Terms with a coefficient above the whole contribution of the loop variable vanish modulo the
     greatest common divisor of these coefficients. The remaining terms lie in an interval for each
     turn, and these intervals must not meet.
-
-    Args:
-        sums: all indices of the buffer in the loop.
     """
     if not sums:
         return True
@@ -363,7 +348,6 @@ def _turns(loop: Stmt) -> int | None:
 
 
 def _declared(loop: Stmt) -> int | None:
-    """Return the number of last turns that a declared-independent loop keeps together; None if
-    undeclared."""
+    """Return the last turns that a loop declared independent keeps together; else None."""
     value = loop.annotations.get(INDEPENDENT)
     return None if value is None else tvm_api.integer_value(value)

@@ -113,13 +113,7 @@ def lower_prim_func(
     """Lower a prim func from loops over blocks to flat loops over flat buffers.
 
     Args:
-        name: name of the kernel, for messages.
-        function: the prim func.
         backend: backend with the TIR passes; None for CPU code.
-        checks: TIR passes that run before tensors are flattened, see `index_checks`.
-
-    Raises:
-        LoweringError: a pass failed; names the pass's phase and the kernel.
     """
     module = tvm_api.IRModule({name: function.with_attr("global_symbol", name)})
     module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
@@ -275,8 +269,7 @@ def _bound(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
 
 def _bound_in_loop(loop: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a loop with bindings of the values that depend on its variable, including inner
-    loops."""
+    """Return a loop with bindings of the values that depend on its or an inner variable."""
     body = _with_bindings(loop.body, {loop.loop_var})
     return tirx.For(
         loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding,
@@ -288,7 +281,6 @@ def _with_bindings(body: tvm_api.Stmt, changing: set[Any] | None) -> tvm_api.Stm
     """Return a body that starts with bindings of named values.
 
     Args:
-        body: statements.
         changing: variables; values that depend on none of these variables stay calls, for an outer
             loop to bind. None binds all values.
     """

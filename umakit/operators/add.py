@@ -47,11 +47,7 @@ class Add(CommonScaleParameters):
 
 
 def derive_as(kind: type[Add], island: Island) -> Expr:
-    """Return a call of a sum or difference.
-
-    Raises:
-        NoIntegerForm: integers cannot express the scales.
-    """
+    """Return a call of a sum or difference."""
     result, operands = island.result, island.operands()
     left, right = (operand.scale for operand in operands)
     left_shift = LEFT_SHIFTS[result.scale.dtype]

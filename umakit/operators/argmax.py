@@ -74,8 +74,6 @@ def extreme_kernel(
     """Return the kernel (data, output) of the index of the largest or least element along an axis.
 
     Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the data.
         least: whether to find the least element instead of the largest one.
     """
     shape, zero = shapes[0], int32(0)

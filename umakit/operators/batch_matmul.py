@@ -111,10 +111,6 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_a
 
     If rows of the right matrix are contiguous, the elements of a tile of a result row are
     accumulated together; if columns are contiguous, the elements are accumulated one by one.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the operands.
     """
     operands = ir.buffers(("left", "right"), shapes, dtypes)
     output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)

@@ -93,9 +93,7 @@ def _loops(
     output element collects its contributions in one accumulator.
 
     Args:
-        parameters: parameters of the operator.
         data_shape: [N, H, W, I], or [N, I, H, W] for NCHW.
-        data_dtype: dtype of the data.
         layer: the constants, weights [O, KH, KW, I / groups] or [O, I / groups, KH, KW]; a
             dilated window is filled with zeros (`_with_holes`).
     """
@@ -298,11 +296,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
 def _transposed_padding(
     size: int, result: int, window: int, stride: int, *, same: bool
 ) -> tuple[int, int, int]:
-    """Return the padding before and after, and the output padding, as in `padding.h`.
-
-    Raises:
-        ModelError: the windows do not cover the result.
-    """
+    """Return the padding before and after, and the output padding, as in `padding.h`."""
     steps = -(-result // stride) if same else (result + stride - window) // stride
     before = max(0, (steps - 1) * stride + window - result) // 2
     rest = (size - 1) * stride + window - before - result

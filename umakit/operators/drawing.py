@@ -32,8 +32,6 @@ class Tensor:
     """An input of a drawn layer.
 
     Attributes:
-        shape, dtype: shape and dtype of the tensor.
-        zero_point: zero point of the tensor.
         layout: `NHWC` or `NCHW` of an image.
         element: integer value of half of the elements; None for random elements.
     """
@@ -64,7 +62,6 @@ class Step:
     """One Relax operator of a drawn layer.
 
     Attributes:
-        make: function from Relax expressions of the operands to a call.
         operands: operands in order; arrays are constants.
     """
 
@@ -79,7 +76,6 @@ class Drawn:
     Attributes:
         inputs: input tensors; an earlier layer can compute the first one.
         steps: steps in execution order; the last result is the layer's.
-        result: result of the layer.
         macs: multiply-accumulates or other operations on elements, as a measure of time.
     """
 
@@ -89,13 +85,7 @@ class Drawn:
     macs: int
 
     def call(self, step: int, operands: Sequence[Expr], results: Sequence[Expr]) -> Expr:
-        """Return the call of a step.
-
-        Args:
-            step: number of the step.
-            operands: Relax expressions of the inputs.
-            results: Relax expressions of the earlier steps' results.
-        """
+        """Return the call of a step."""
         given: list[Expr] = []
         for operand in self.steps[step].operands:
             if isinstance(operand, Input):
@@ -137,7 +127,6 @@ class Drawing:
 
     Attributes:
         settings: values by name, the simplest first; failures are reduced to the simplest.
-        build: function that makes a layer.
         sizes: settings that can become as large as the accelerator accepts.
     """
 

@@ -78,16 +78,6 @@ def exact_sum(
     """Return the parameters of a sum equal to ONNX Runtime's.
 
     int8 is computed as uint8, as in ONNX Runtime on x86-64.
-
-    Args:
-        kind: class of the parameters.
-        common: the fields of all `Parameters`.
-        scales: scales of left and right.
-        target: scale of the result.
-        shapes: shapes of left and right.
-
-    Raises:
-        NoIntegerForm: the scales are so different that 64 bits do not hold the sum.
     """
     offset = 128 if target.dtype == "int8" else 0
     left, right = scales
@@ -151,14 +141,7 @@ def nearest_pair(
     results close to a tie differ by one.
 
     Args:
-        kind: class of the parameters.
-        common: the fields of all `Parameters`.
-        scales: scales of left and right.
-        target: scale of the result.
         sign: -1 for a difference.
-
-    Raises:
-        NoIntegerForm: the scales are so different that 64 bits do not hold the result.
     """
     left, right = scales
     if kind.multiplies:
@@ -223,7 +206,6 @@ def exact_results(parameters: Float32Pair, left: Array, right: Array) -> Array:
     """Return the int64 results before clipping, with each step rounded as in float32.
 
     Args:
-        parameters: parameters of the operator.
         left, right: int64 arrays whose shapes broadcast.
     """
     a, b = left + parameters.offsets[0], right + parameters.offsets[1]
@@ -253,8 +235,6 @@ def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | N
     """Return parameters with `plain` and the constant that yields the given results, if any.
 
     Args:
-        parameters: parameters; the constant includes half an LSB.
-        left, right: dtypes of the operands.
         wanted: clipped results, int64[256, 256].
     """
     low, high = (limit - parameters.output_offset for limit in parameters.clip)
@@ -285,9 +265,7 @@ def derive_pair(
     """Return a call of a sum, difference or product; ONNX Runtime fuses operands of equal dtypes.
 
     Args:
-        kind: class of the parameters.
         fused: `exact_sum`, `exact_product`, or None.
-        island: the operator with its quantize.
         sign: -1 for a difference.
     """
     result, operands = island.result, island.operands()
@@ -323,8 +301,7 @@ def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> t
 
 
 def _combined(parameters: Float32Pair, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Return the int32 result of two expressions, before the offset, in the steps of
-    `exact_results`.
+    """Return the int32 result of two expressions before the offset, as in `exact_results`.
 
     The expressions are int32, or int64 if their product has more than 32 bits.
     """

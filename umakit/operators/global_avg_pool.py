@@ -61,11 +61,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _multiplier(source: np.float32, result: np.float32, count: int) -> tuple[int, int]:
-    """Return multiplier and shift of sums of `count` elements, for the scales of both sides.
-
-    Raises:
-        NoIntegerForm: integers cannot express the scales.
-    """
+    """Return multiplier and shift of sums of `count` elements, for the scales of both sides."""
     factor = source / np.float32(result * np.float32(count))
     if not factor < LARGEST_FACTOR or count >= 2**23:
         raise NoIntegerForm("the result's scale is too small for the data's")

@@ -154,7 +154,6 @@ def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], Pri
     """Return statements, the logarithm of a sum, and the difference below which results saturate.
 
     Args:
-        parameters: parameters of the operator.
         total: int32 expression with `SUM_BITS` integer bits, positive.
     """
     # In memory: TVM would put the formulas of variables in their place again and again.

@@ -59,16 +59,9 @@ def tflm_activation(
     A function of 8 bits is a table; the table for uint8 is the table for int8 plus 128.
 
     Args:
-        name: name of the function.
-        island: the function with its quantize.
-        source: the only operand.
         table_of: (scale of the operand, scale of the result), both of int8 -> int8[256]; raises
             ValueError for unsupported scales.
         of_16_bits: (island, operand) -> call, for int16.
-
-    Raises:
-        NoIntegerForm: the arithmetic is not TensorFlow Lite Micro's, or its kernel does not
-            support the scales or dtypes.
     """
     check_tflm(island.arithmetic)
     result = island.result

@@ -60,9 +60,6 @@ def derive_as(kind: type[Mean], island: Island) -> Expr:
     """Return a call of a mean or sum.
 
     The number of terms of a mean becomes part of the multiplier.
-
-    Raises:
-        NoIntegerForm: there are too many terms, or integers cannot express the scales.
     """
     result, source = island.result, island.operand()
     arithmetic = island.arithmetic_of(source)
@@ -105,10 +102,6 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm
     """Return the kernel (data, output) of a mean or sum over some axes.
 
     If the last axis is not reduced, a tile of its elements is accumulated together.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the data.
     """
     shape = shapes[0]
     data = ir.buffer("data", shape, dtypes[0])

@@ -200,11 +200,7 @@ def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Expr
 def _blocks(
     converter: TfliteConverter, operator: TfliteOperator
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return block sizes, and borders before and after, of the axes between batch and depth.
-
-    Raises:
-        ModelError: blocks or borders do not fit the input or are invalid.
-    """
+    """Return block sizes, and borders before and after, of the axes between batch and depth."""
     space = len(converter.shape(operator.inputs[0])) - 2
     block, borders = (converter.integers(operator, position) for position in (1, 2))
     if space not in (1, 2) or len(block) != space or len(borders) != 2 * space:
@@ -247,11 +243,7 @@ def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
 
 
 def _data_and_positions(converter: TfliteConverter, operator: TfliteOperator) -> tuple[Expr, Expr]:
-    """Return data and positions.
-
-    Raises:
-        ModelError: the positions are not int32.
-    """
+    """Return data and positions."""
     data, indices = operator.inputs
     if converter.tensor(indices).dtype != "int32":
         raise ModelError(f"its positions are {converter.tensor(indices).dtype}, not int32")

@@ -83,7 +83,6 @@ class Parameters:
         """A call of the operator.
 
         Args:
-            operands: Relax expressions.
             span: span of the call, with the name of the node in the user's model.
         """
         return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
@@ -92,7 +91,6 @@ class Parameters:
         """The operator and its operands with another clip of the result.
 
         Args:
-            operands: Relax expressions.
             clip: least and largest result, within the present bounds.
         """
         return replace(self, clip=clip), list(operands)

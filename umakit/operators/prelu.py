@@ -67,11 +67,7 @@ def _slopes(call: Expr, x: Expr, definition: Definition) -> Expr | None:
 
 
 def _call(result: Result, source: Quantized, slopes: Quantized, arithmetic: Arithmetic) -> Call:
-    """A `quantized.prelu` call.
-
-    Raises:
-        NoIntegerForm: integers cannot express the scales.
-    """
+    """A `quantized.prelu` call."""
     if slopes.scale.dtype != ("int8" if source.scale.dtype == "int16" else source.scale.dtype):
         raise NoIntegerForm(f"its slopes are {slopes.scale.dtype}")
     ratio = float(source.scale.scale) / float(result.scale.scale)

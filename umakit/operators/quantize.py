@@ -118,12 +118,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
 
 
 def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-    """A change of scale to int32 without zero point.
-
-    Raises:
-        ModelError: the result has a zero point or no scale, or the ratio of the scales is too
-            large.
-    """
+    """A change of scale to int32 without zero point."""
     source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
     if result.zero_point:
         raise ModelError("its result of 32 bits has a zero point")

@@ -30,8 +30,7 @@ PARAMETERS = "umakit.parameters"
 
 Shapes = list[tuple[int, ...]]
 Derivation = Callable[[Island], Expr | None]
-"""Returns a Relax expression, None if another operator handles the island, or raises
-`NoIntegerForm`."""
+"""Returns an expression, None for another operator's island, or raises `NoIntegerForm`."""
 
 Kernel = Callable[[Any, Call], tuple[PrimFunc, list[Expr]]]
 """(parameters, call) -> prim func and its Relax arguments. `Any` stands for the operator's own
@@ -46,8 +45,7 @@ QUANTIZE = "quantize"
 """Islands of the quantize itself, with all that stands before it; asked first."""
 
 FLOATS = "floats"
-"""Islands whose operators the model wants to be computed in floating point; only the quantize is
-replaced."""
+"""Islands that the model computes in floating point; only the quantize is replaced."""
 
 
 class Order(IntEnum):
@@ -69,8 +67,6 @@ class Recognition:
         relax: names of the Relax operators before the quantize, without activation, for example
             `nn.conv2d`; or `QUANTIZE`, or `FLOATS`.
         derive: function that returns the call, or None for an island of another operator.
-        arithmetics: arithmetics for which `derive` is called.
-        order: order among recognitions of the same operator.
     """
 
     relax: tuple[str, ...]
@@ -84,7 +80,6 @@ class IntegerCall:
     """A Relax operator on integers, replaced by an integer operator.
 
     Attributes:
-        relax: name of the Relax operator, for example `argmax`.
         replace: (call, network) -> expression; the unchanged call for no replacement.
         without_quantize: whether networks without a quantize have such calls too.
     """
@@ -105,13 +100,10 @@ class IntegerOperator:
             another operator.
         kernel: kernel on the CPU, with operands of its own, such as ordered weights.
         kernel_of_operands: kernel on the CPU with the operands of the call, in place of `kernel`.
-        recognitions: islands of the operator, with the derivation of its parameters.
-        integer_calls: replaced Relax operators on integers.
         takes_clip: whether a clip of the result becomes part of the parameters.
         macs: (call, shape of the result) -> number of multiply-accumulates; None for none.
         kind: call -> name of the operator's special case for readers, for example
             `depthwise_conv2d`; None if all calls have the operator's name.
-        patterns: classes in `umakit.patterns` for backends.
         interface: driver's arguments, the source of generated pattern and parameters for an
             operator without `patterns`; None if backends cannot offload the operator.
         drawing: source of layers for `uma check`; None without one.
@@ -237,11 +229,7 @@ def legalizations() -> dict[str, Rule]:
 
 
 def legalizations_with(kernels: Mapping[str, Kernel]) -> dict[str, Rule]:
-    """Return the rules for `LegalizeOps` of operators with kernels other than their own.
-
-    Args:
-        kernels: kernels by the names of operators with parameters.
-    """
+    """Return the rules for `LegalizeOps` of operators with kernels other than their own."""
     return {f"relax.{PREFIX}{name}": _rule(parameters_class(name), kernel)
             for name, kernel in kernels.items()}  # fmt: skip
 
@@ -261,11 +249,7 @@ def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
 
 
 def shape_of(expression: Expr) -> tuple[int, ...]:
-    """Return the shape of an operand.
-
-    Raises:
-        LoweringError: the shape is symbolic.
-    """
+    """Return the shape of an operand."""
     shape = tvm_api.static_shape(expression)
     if shape is None:
         raise LoweringError("an integer operator's operand has no static shape")

@@ -40,11 +40,7 @@ class Requantize(Parameters):
 
 
 def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -> Requantize:
-    """Return the parameters of a requantization, possibly with an activation.
-
-    Raises:
-        NoIntegerForm: integers cannot express the scales.
-    """
+    """Return the parameters of a requantization, possibly with an activation."""
     factor = float(source.scale.scale) / float(result.scale.scale)
     multiplier, shift = multiplier_of(factor, source.scale.magnitude, arithmetic)
     check_headroom(source.scale.magnitude, shift, arithmetic)

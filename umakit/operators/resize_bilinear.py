@@ -70,8 +70,6 @@ def _scale_of_axis(size: int, result: int, *, align: bool) -> int:
     """Distance of positions in the operand, with 10 fractional bits.
 
     Args:
-        size: size of the operand's axis.
-        result: size of the result's axis.
         align: whether corners are aligned.
     """
     if align and result > 1:
@@ -83,8 +81,6 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
     """Whether rounded positions reach behind the operand's last element.
 
     Args:
-        size: size of the operand's axis.
-        result: size of the result's axis.
         align: whether corners are aligned.
         half_pixel: whether positions are the centers of pixels.
     """
@@ -126,14 +122,7 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tv
 def _neighbours(
     parameters: ResizeBilinear, place: PrimExpr, sizes: tuple[int, int], name: str
 ) -> tuple[list[Stmt], list[tuple[PrimExpr, PrimExpr]]]:
-    """Return statements, and the two neighbours of a place with their weights.
-
-    Args:
-        parameters: parameters of the operator.
-        place: place in the result.
-        sizes: sizes of the operand's and the result's axis.
-        name: name of the axis.
-    """
+    """Return statements, and the two neighbours of a place with their weights."""
     size, result = sizes
     scale = _scale_of_axis(size, result, align=bool(parameters.align_corners))
     offset = scale // 2 - ONE // 2 if parameters.half_pixel_centers else 0

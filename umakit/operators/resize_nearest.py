@@ -35,11 +35,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _places(size: int, result: int, mode: str, method: str) -> Array:
-    """Return the elements of an axis taken by a nearest-neighbour resize, int64[result].
-
-    Raises:
-        NoIntegerForm: the rounding of the mode, or of the ratio of sizes, is not known to be exact.
-    """
+    """Return the elements of an axis taken by a nearest-neighbour resize, int64[result]."""
     if mode not in ("half_pixel", "asymmetric") or result % size:
         raise NoIntegerForm("a resize is not by a whole number, or in an uncommon mode")
     factor = result // size
@@ -87,9 +83,6 @@ def nearest(place: int, size: int, result: int, align: bool, half_pixel: bool) -
     """`GetNearestNeighbor` of `resize_nearest_neighbor.h`, in its float32.
 
     Args:
-        place: place in the result.
-        size: size of the operand.
-        result: size of the result.
         align: whether corners are aligned.
         half_pixel: whether a pixel's position is its center.
     """

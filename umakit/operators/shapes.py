@@ -76,8 +76,7 @@ def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> Expr
 
 @converts("SELECT_V2", "float32", "int8", "int16", data=1, same_scale=True)
 def select(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-    """Elements of the second input where the first is true, else of the third, with
-    broadcasting."""
+    """Elements of the second input where the first is true, else of the third."""
     condition, *choices = operator.inputs
     dtypes = [converter.tensor(number).dtype for number in operator.inputs]
     if len(choices) != 2 or dtypes[0] != "bool" or dtypes[1] != dtypes[2]:
@@ -130,11 +129,7 @@ def _sliced(converter: TfliteConverter, operator: TfliteOperator, places: list[r
 
 
 def take_ranges(converter: TfliteConverter, number: int, places: list[range]) -> Expr:
-    """Return a slice of a tensor, without a variable: each result of a SPLIT is bound later.
-
-    Raises:
-        ModelError: the slice is empty, or leaves the tensor.
-    """
+    """Return a slice of a tensor, without a variable: each result of a SPLIT is bound later."""
     shape = converter.shape(number)
     for extent, place in zip(shape, places, strict=True):
         if not place or min(place) < 0 or max(place) >= extent:

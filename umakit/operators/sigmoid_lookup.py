@@ -61,7 +61,6 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
     """Return a call for `logistic` or `tanh`.
 
     Raises:
-        NoIntegerForm: the kernel does not support the scale of the result.
         ValueError: the kernel does not support the scale of the operand.
     """
     result = island.result
@@ -103,8 +102,6 @@ def between(
     """Return 1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, interpolated in the table.
 
     Args:
-        steps: list for the statements that bind intermediate values.
-        table: table of `sigmoid_table`.
         value: int32 expression of 16 bits.
         argument: multiplier and shift, see `SigmoidLookup`.
         tanh: whether to compute tanh(x).
@@ -170,8 +167,6 @@ def _of_all_widths(
     """Return the recognition of one of the functions: a table for 8 bits, `SigmoidLookup` for 16.
 
     Args:
-        name: name of the function.
-        relax_name: name of the function in Relax.
         in_fixed_point: function from an argument to a result with 31 fractional bits.
         bits: fractional bits of results of 8 bits.
         zero_point: zero point of int8 results.

@@ -164,7 +164,6 @@ def _between(steps: ir.Statements, table: tvm_api.Buffer, argument: PrimExpr) ->
     """`LUTLookup`: the function of an argument, limited to 16 bits.
 
     Args:
-        steps: list for the statements that bind intermediate values.
         table: int16[513].
         argument: int32.
     """

@@ -49,8 +49,7 @@ NO_ACTIVATION, RELU = 0, 1
 """Values of the schema's enumeration `ActivationFunctionType`."""
 
 BIAS_TOLERANCE = 1e-5
-"""Largest difference between the scale of the bias and the scale of the products, from the
-reference."""
+"""Largest difference between the scales of bias and products, from the reference."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +108,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
 
 
 def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _Sizes:
-    """Return the sizes of the layer, checked against all tensors.
-
-    Raises:
-        ModelError: the shapes of two tensors do not fit each other.
-    """
+    """Return the sizes of the layer, checked against all tensors."""
     data, features, times, state = (converter.shape(operator.inputs[i]) for i in (0, 1, 2, STATE))
     result = converter.shape(operator.outputs[0])
     if any(len(shape) != 2 or 0 in shape for shape in (data, features, times, state, result)):
@@ -133,11 +128,7 @@ def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _
 
 
 def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtype: str) -> Array:
-    """Return the bias; zeros without a bias.
-
-    Raises:
-        ModelError: the bias has another size or dtype.
-    """
+    """Return the bias; zeros without a bias."""
     if operator.inputs[3] < 0:
         return np.zeros(units, dtype)
     bias = converter.constant(operator, 3)

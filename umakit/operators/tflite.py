@@ -47,12 +47,9 @@ class TfliteTensor:
 
     Attributes:
         name: unique name in the graph; the name in the file if it is unique.
-        shape: static shape.
         dtype: NumPy's name, or `type <number>` for types without a C type.
-        constant: whether the file has the values.
         dynamic: axes of variable size in the file.
         scales: float32 scales of quantization; empty without quantization.
-        zero_points: int64 zero points, one per scale.
         variable: whether the tensor keeps its values from one inference to the next.
     """
 
@@ -71,9 +68,7 @@ class TfliteOperator:
     """An operator of the graph.
 
     Attributes:
-        code: `CONV_2D`, ...
         inputs: tensor numbers; -1 for an omitted optional input.
-        outputs: tensor numbers.
         table: object of the flatbuffer.
     """
 
@@ -141,9 +136,6 @@ class TfliteConversion:
     """The conversion of an operator, and the dtypes and scales that it supports.
 
     Attributes:
-        code: `CONV_2D`, ...
-        convert: conversion to Relax.
-        dtypes: supported dtypes of data and first result.
         data: position of the input that is the data.
         same_dtype: whether all inputs must have the dtype of the data.
         same_scale: whether the kernel ignores scales, so that inputs and results must have the same
@@ -151,7 +143,6 @@ class TfliteConversion:
         weights: whether input 1 is weights, with 8 bits for 16-bit data.
         scaled: whether tensors of 8 and 16 bits must have a scale.
         asymmetric: pairs of dtypes in which int16 may have a zero point.
-        operand_dtypes: further dtypes of the other inputs.
         states: positions of variable input tensors that the operator updates.
     """
 
@@ -228,11 +219,7 @@ def check_steps(options: Any, *names: str) -> None:
     """Refuse strides, dilations and windows that are not positive, to avoid divisions by zero.
 
     Args:
-        options: options of an operator.
         names: names of the options, for example `StrideH`.
-
-    Raises:
-        ModelError: an option is below 1 or absurdly large.
     """
     for name in names:
         step = getattr(options, name)()
@@ -241,11 +228,7 @@ def check_steps(options: Any, *names: str) -> None:
 
 
 def one_axis(axes: list[int], rank: int) -> int:
-    """Return the only axis of an input, counted from the front.
-
-    Raises:
-        ModelError: there are several axes, or the axis does not exist.
-    """
+    """Return the only axis of an input, counted from the front."""
     if len(axes) != 1 or not -rank <= axes[0] < rank:
         raise ModelError(f"its axis is {axes}")
     return axes[0] % rank
@@ -269,14 +252,7 @@ def check_wide_bias(
     TensorFlow Lite Micro's conv.cc, fully_connected.cc, depthwise_conv.cc and transpose_conv.cc.
 
     Args:
-        converter: converter of the operator.
-        operator: a linear operator.
-        data: tensor number of the data.
-        position: position of the bias among the inputs.
         options: options with `QuantizedBiasType`, if the kernel has a choice.
-
-    Raises:
-        ModelError: the bias has another dtype.
     """
     if converter.tensor(data).dtype != "int16":
         return

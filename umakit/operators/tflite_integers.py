@@ -30,11 +30,7 @@ def as_refusals() -> Iterator[None]:
 
 
 def scale_of(converter: TfliteConverter, number: int) -> Scale:
-    """Return the only scale of a tensor.
-
-    Raises:
-        ModelError: the tensor has several scales.
-    """
+    """Return the only scale of a tensor."""
     tensor = converter.tensor(number)
     if tensor.scales.size != 1:
         raise ModelError(f"tensor {tensor.name!r} has {tensor.scales.size} scales")
@@ -47,8 +43,6 @@ def result_fields(
     """Return the fields of all `Parameters`, for an operator's result.
 
     Args:
-        converter: converter of the operator.
-        operator: operator with a quantized result.
         activation: fused activation, a number of the schema.
     """
     scale = scale_of(converter, operator.outputs[0])
@@ -67,10 +61,7 @@ def lookup(
     """Return a function of the first input, int8, as a table.
 
     Args:
-        converter: converter of the operator.
-        operator: the operator.
         table: 256 results for -128, ..., 127, not limited to the dtype yet.
-        function: name of the function.
     """
     fields = result_fields(converter, operator)
     values = np.clip(table, *fields["clip"]).astype(fields["output_dtype"])
@@ -83,19 +74,13 @@ def bias_without_zero_point(bias: Array, weights: Array, zero_point: int) -> Arr
 
     Args:
         bias: int32[n], with wrap-around, or int64[n].
-        weights: weights of n rows.
-        zero_point: zero point of the data or state.
     """
     totals: Array = bias.astype(np.int64) - zero_point * weights.astype(np.int64).sum(axis=1)
     return totals.astype(bias.dtype)
 
 
 def smaller_than_one(factor: float, what: str) -> tuple[int, int]:
-    """`QuantizeMultiplierSmallerThanOneExp`.
-
-    Raises:
-        ModelError: the factor is not below 1.
-    """
+    """`QuantizeMultiplierSmallerThanOneExp`."""
     if not 0.0 < factor < 1.0:
         raise ModelError(f"{what} is {factor:.6g}, which its kernel does not take: not below 1")
     return quantize_multiplier(factor)
@@ -110,11 +95,7 @@ INT32_BITS = 31
 def rescaled_sum(
     converter: TfliteConverter, operator: TfliteOperator, total: Expr, source: Scale, terms: int
 ) -> Expr:
-    """Integers of the result's scale from int32 sums of `terms` integers less zero points.
-
-    Raises:
-        ModelError: sums can overflow, or the kernel does not support the scales.
-    """
+    """Integers of the result's scale from int32 sums of `terms` integers less zero points."""
     if (terms * source.magnitude + abs(source.zero_point)) << (LEFT_SHIFT - 1) >= 2**INT32_BITS:
         raise ModelError(
             f"sums of {terms} integers overflow the 32 bits of its kernel",

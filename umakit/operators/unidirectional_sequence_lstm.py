@@ -116,11 +116,7 @@ def _check_shapes(
 def _of_gates(
     converter: TfliteConverter, operator: TfliteOperator, places: tuple[int, ...], dtype: str
 ) -> Array:
-    """Return the constants of all gates, concatenated along axis 0.
-
-    Raises:
-        ModelError: a tensor is not a constant, or has another dtype.
-    """
+    """Return the constants of all gates, concatenated along axis 0."""
     arrays = [np.asarray(converter.constant(operator, place)) for place in places]
     if any(array.dtype != np.dtype(dtype) for array in arrays):
         found = ", ".join(str(array.dtype) for array in arrays)
@@ -201,11 +197,7 @@ def _integers(converter: TfliteConverter, operator: TfliteOperator, layer: _Laye
 
 
 def _gate_factor(converter: TfliteConverter, number: int, scale: np.float32) -> float:
-    """Return the factor from products of weights to a gate; scales are multiplied in float32.
-
-    Raises:
-        ModelError: the weights have a zero point or several scales.
-    """
+    """Return the factor from products of weights to a gate; scales are multiplied in float32."""
     weights = scale_of(converter, number)
     if weights.zero_point:
         raise ModelError(f"tensor {converter.tensor(number).name!r} has a zero point")
@@ -213,11 +205,7 @@ def _gate_factor(converter: TfliteConverter, number: int, scale: np.float32) -> 
 
 
 def _cell_argument(scale: float) -> Pair:
-    """Return multiplier and shift from the cell state to the argument of tanh.
-
-    Raises:
-        ModelError: the scale is not a power of two in the supported range.
-    """
+    """Return multiplier and shift from the cell state to the argument of tanh."""
     exponent = power_of_two(scale)
     if exponent is None or not -31 < exponent + 12 <= MOST_SHIFTS:
         raise ModelError(f"the scale {scale:.6g} of its cell state is not a power of two in range")

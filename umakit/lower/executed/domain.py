@@ -100,9 +100,7 @@ class Domain:
         """Return the executions of the body of a loop.
 
         Args:
-            variable: loop variable.
             first: first value in each combination.
-            extents: number of turns in each combination.
             listed: whether the values are needed.
         """
         turns = np.maximum(np.broadcast_to(extents, self.weights.shape), 0)
@@ -128,10 +126,6 @@ class Domain:
 
     def evaluate(self, node: Any, bound: Mapping[Any, Any]) -> Numbers:
         """Return the value of an expression in each combination.
-
-        Args:
-            node: an expression of integers.
-            bound: values of variables other than loop variables.
 
         Raises:
             Unknown: the value depends on data.

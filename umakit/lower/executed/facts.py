@@ -27,14 +27,9 @@ REGISTER_ELEMENTS = 64
 class KernelFacts:
     """Facts about all statements of a kernel.
 
-    Args:
-        statements: the TIR of the kernel.
-
     Attributes:
-        bound: values of variables other than loop variables.
         listed: loop variables whose values conditions, extents and arguments depend on.
         unrolled: extents of completely unrolled loops, by loop variable.
-        registers: local arrays in registers.
     """
 
     def __init__(self, statements: Sequence[Any]) -> None:
@@ -92,7 +87,6 @@ class KernelFacts:
         integers.
 
         Args:
-            loop: the loop.
             early_turns: most turns of loops that are unrolled before vectorization.
         """
         extent = tvm_api.integer_value(loop.extent)
@@ -117,8 +111,7 @@ class KernelFacts:
         return self._factor(indices[0], variable) if len(indices) == 1 else None
 
     def _factor(self, node: Any, variable: Any) -> int | None:
-        """Return the factor of a variable in an expression; None if the expression is not
-        linear."""
+        """Return the factor of a variable in a linear expression; None for other expressions."""
         if isinstance(node, Var):
             if node in self.bound:
                 return self._factor(self.bound[node], variable)
@@ -154,8 +147,7 @@ class KernelFacts:
         return frozenset(found)
 
     def _unroll(self, statement: Any) -> int:
-        """Return the approximate number of instructions of a statement, and note the loops to
-        unroll.
+        """Return the approximate instructions of a statement, and note the loops to unroll.
 
         A statement with a loop that is not unrolled has more instructions than are ever unrolled.
         """

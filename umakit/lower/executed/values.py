@@ -23,9 +23,7 @@ class Value:
 
     Attributes:
         key: identity; equal values have equal keys.
-        loops: loop variables that the value depends on.
         parts: terms of the value as a sum; a sum of several parts is not computed yet.
-        constant: constant term of the sum.
     """
 
     key: int
@@ -71,11 +69,7 @@ class Counts(Protocol):
 
 
 class Values:
-    """The values of one kernel.
-
-    Args:
-        counts: counter of the executed terms.
-    """
+    """The values of one kernel."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
@@ -92,8 +86,7 @@ class Values:
         self._bound[variable] = self.computed(value) if _is_data(value) else self.of(value)
 
     def index(self, indices: Sequence[Any]) -> Value:
-        """Return the value of an index; its sum is not counted, because a pointer advances by
-        it."""
+        """Return the value of an index, by which a pointer advances: its sum is not counted."""
         if len(indices) != 1:
             return self._joined("indices", [self.computed(index) for index in indices])
         node = indices[0]

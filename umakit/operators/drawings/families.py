@@ -133,9 +133,7 @@ def elements(
     """Return the drawing of an operator with one operand and a result of the same shape and dtype.
 
     Args:
-        make: function that makes parameters and constants.
         result: (data, drawn zero point) -> zero point of the result; default: the drawn zero point.
-        settings: settings that replace or extend the family's settings.
     """
 
     def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:

@@ -78,10 +78,6 @@ def layer(
     """Return the drawing of an operator.
 
     Args:
-        make: function that makes parameters and operands.
-        first: function that makes the inputs.
-        family: settings of the family.
-        sizes: settings that can become as large as the accelerator accepts.
         work: (parameters, inputs) -> operations; default: elements of inputs and result.
         settings: settings that replace or extend the family's settings; an empty tuple removes a
             setting.
@@ -128,14 +124,7 @@ def relax_layer(
     family: Mapping[str, tuple[Setting, ...]],
     sizes: tuple[str, ...] = ("size", "other"),
 ) -> Drawing:
-    """Return the drawing of an operator that networks have as Relax's own operator.
-
-    Args:
-        make: function that makes the step and the result.
-        first: function that makes the inputs.
-        family: settings of the family.
-        sizes: settings that can become as large as the accelerator accepts.
-    """
+    """Return the drawing of an operator that networks have as Relax's own operator."""
 
     def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
         inputs = first(chosen, data)
@@ -231,8 +220,7 @@ LSTM: Mapping[str, tuple[Setting, ...]] = {
     "result": (0, 1, 2), "cell_scale": (-11, -9, -12, -14), "input_zero_point": ZERO_POINTS,
     "output_zero_point": ZERO_POINTS, "weights": WEIGHTED["weights"], "values": COMMON["values"],
 }  # fmt: skip
-"""`result` selects the compared tensor: outputs, hidden or cell state. `cell_scale` is a power of
-two."""
+"""`result` is the compared tensor: outputs, hidden or cell state; `cell_scale` an exponent of 2."""
 
 GATES, FUNCTION_BITS, GATE_BITS = 4, 15, 12
 

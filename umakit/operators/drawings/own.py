@@ -91,8 +91,7 @@ def _layer(made: Any, data: Tensor | None) -> Drawn:
 
 
 def _place(function: Any, error: BaseException) -> str:
-    """Return the line of a function's file that raised an exception, else the function's first
-    line."""
+    """Return the line of a function's file that raised an exception, else its first line."""
     code = getattr(function, "__code__", None)
     if code is None:
         return "drawing"

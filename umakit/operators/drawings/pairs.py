@@ -57,12 +57,7 @@ def fields_of(settings: Settings, inputs: Inputs) -> dict[str, Any]:
 
 
 def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Drawing:
-    """Return the drawing of a quotient.
-
-    Args:
-        kind: class of the parameters.
-        shifts: possible shifts of the quotient's factor.
-    """
+    """Return the drawing of a quotient."""
 
     def make(
         settings: Settings, inputs: Inputs, random: np.random.Generator
@@ -75,12 +70,7 @@ def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Dr
 
 
 def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> Drawing:
-    """Return the drawing of a squared difference.
-
-    Args:
-        kind: class of the parameters.
-        left_shifts: left shifts of the operands, by dtype.
-    """
+    """Return the drawing of a squared difference."""
 
     def make(
         settings: Settings, inputs: Inputs, random: np.random.Generator
@@ -135,12 +125,7 @@ def magnitudes(inputs: Inputs) -> list[int]:
 
 
 def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a sum or product with the results of float32.
-
-    Args:
-        kind: class of the parameters.
-        exact: `exact_sum` or `exact_product`.
-    """
+    """Return the drawing of a sum or product with the results of float32."""
 
     def make(
         settings: Settings, inputs: Inputs, random: np.random.Generator

@@ -62,7 +62,6 @@ def reduction(
     """Return the drawing of a mean or sum over some axes.
 
     Args:
-        kind: class of the parameters.
         tflm_multiplier: (ratio of scales, terms) -> multiplier and shift of TensorFlow Lite Micro;
             one term for sums.
     """
@@ -124,7 +123,6 @@ def mean_of_channels(
     """Return the drawing of the mean of each channel of an image.
 
     Args:
-        kind: class of the parameters.
         multiplier: (ratio of scales, elements of a channel) -> multiplier and shift.
     """
 

@@ -70,12 +70,7 @@ class _Walk:
         self._known: list[tuple[tvm_api.DFPattern, Made]] = []
 
     def value(self, pattern: tvm_api.DFPattern, leaf: Callable[[], Tensor]) -> Made:
-        """Return an operand; the operators of its pattern compute it, if there are any.
-
-        Args:
-            pattern: pattern of the operand.
-            leaf: function for the tensor of a pattern without operators.
-        """
+        """Return an operand; the operators of its pattern compute it, if there are any."""
         for known, made in self._known:
             if known.same_as(pattern):
                 return made

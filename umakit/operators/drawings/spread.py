@@ -181,7 +181,6 @@ def resized(
     """Return the drawing of an image resize.
 
     Args:
-        kind: class of the parameters.
         modes: (aligned corners, centers of pixels) by name.
         leaves_the_image: (size, size of the result, align, half_pixel) -> whether rounded positions
             lie behind the image.

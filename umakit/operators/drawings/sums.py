@@ -48,10 +48,6 @@ def sum_of(
     of the elements of each tensor should have this value.
 
     Args:
-        kind: class of the parameters.
-        settings: settings of the layer.
-        sides: both tensors.
-        random: source of random numbers.
         sign: -1 for a difference.
         constant: the number of a computed side, and elements of the side that no data change.
     """
@@ -143,10 +139,7 @@ def put_sum_on_threshold(
     Args:
         terms: elements of both tensors without their zero points; not 0, and of one sign in the
             sum.
-        results: least and largest result without zero point.
         factors: multipliers and shifts of both terms, and of the sum; changed in place.
-        left_shift: left shift of both terms before scaling.
-        random: source of random numbers.
         sign: -1 for a difference.
     """
     multipliers, shifts = factors

@@ -71,9 +71,6 @@ def _along_row(
     end, one loop adds its products.
 
     Args:
-        axis: columns of the window.
-        first: position of the tile.
-        width: width of the tile.
         add_term: (element of the window, position in the tile) -> statements.
     """
 
@@ -106,12 +103,6 @@ def _along_row(
 
 def _positions(axis: Axis, element: PrimExpr, first: PrimExpr, width: ir.Extent) -> Span:
     """Return the positions of a tile at which an element of the window is inside the image.
-
-    Args:
-        axis: axis of the window.
-        element: element of the window.
-        first: position of the tile.
-        width: width of the tile.
 
     Returns:
         First position relative to the tile, and end position; the end is smaller for no positions.

@@ -144,9 +144,7 @@ class Convolution:
     """A convolution, with the parts that all its kernels share.
 
     Attributes:
-        parameters: parameters of the operator.
         data_shape: shape of the data in the operator's layout.
-        data_dtype: dtype of the data.
         layer: the constants, weights in the operator's layout.
         zero_point: zero point of the data; 0 if the bias includes it.
     """
@@ -238,8 +236,6 @@ def window_loops(
     """Loops over a window.
 
     Args:
-        rows, columns: numbers of rows and columns of the window.
-        channels: number of channels of each element.
         contiguous: whether a row of the window and its channels are one run in memory, and one
             loop.
         body: (row, column, channel) -> statements.
@@ -257,8 +253,6 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBod
     """Loops over all positions of a window.
 
     Args:
-        batch: number of images.
-        vertical, horizontal: axes of the window.
         body: (image, row, column) -> statements.
     """
 

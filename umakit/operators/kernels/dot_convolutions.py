@@ -38,8 +38,7 @@ def suits_convolution(
     dtype: str,
     layer: Constants,
 ) -> bool:
-    """Whether a convolution suits these kernels; depthwise convolutions with one result per
-    channel."""
+    """Whether a convolution suits these kernels; depthwise ones have one result per channel."""
     if parameters.layout != "NHWC" or not suits(parameters, dtype, layer):
         return False
     if not is_depthwise(parameters, shape):
@@ -59,13 +58,9 @@ def conv2d(
     """Return the kernel of a convolution in NHWC, with any number of groups.
 
     Args:
-        form: the instructions.
-        parameters: parameters of the operator.
         shape: [N, H, W, C] of the data.
-        dtype: dtype of the data.
         constants: weights int8[O, KH, KW, I / groups].
         at_once: positions multiplied at once; 0 for the maximum.
-        most_sums: sums of a position kept at once.
     """
     if is_depthwise(parameters, shape):
         return _depthwise(form, parameters, shape, dtype, constants)
@@ -119,12 +114,7 @@ class _Copy:
     """Copies of windows, with padding.
 
     Attributes:
-        function: C function that copies a number of elements.
         data: the data, NHWC.
-        windows: buffer of the copies.
-        axes: rows and columns of a window.
-        channels: channels of an element of a window.
-        zero_point: value of padding.
     """
 
     function: str
@@ -138,7 +128,6 @@ class _Copy:
         """Return statements that copy a window.
 
         Args:
-            place: image, row and column of the result.
             start: number of the first element of the copy.
             channel: first channel of the data.
         """
@@ -206,8 +195,7 @@ def _depthwise(
     dtype: str,
     constants: Constants,
 ) -> Function:
-    """Return the kernel of a depthwise convolution; only windows that reach into the padding are
-    copied."""
+    """Return the kernel of a depthwise convolution, which copies only windows with padding."""
     layer = Layer.of(form, parameters, dtype, constants, dtype)
     channels = shape[3]
     packed = form.packed_depthwise(constants.weights.reshape(channels, -1))

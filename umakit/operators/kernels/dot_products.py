@@ -50,7 +50,6 @@ def call(function: str, *arguments: int | PrimExpr) -> Stmt:
     """Return a statement that calls a C function.
 
     Args:
-        function: name of the C function.
         arguments: TIR expressions; Python integers become int32.
     """
     values = [int32(each) if isinstance(each, int) else each for each in arguments]
@@ -77,8 +76,6 @@ class Layer:
     """A layer with rescaled sums of products as results.
 
     Attributes:
-        form: the instructions.
-        parameters: parameters of the operator.
         constants: constants, with the zero point of the data in the bias.
         zero_point: value of padding, in the dtype of windows.
     """
@@ -116,7 +113,6 @@ class Layer:
         Args:
             output, sums: pointers.
             first: first channel of the row.
-            count: number of channels.
             constants: buffers of bias, multipliers and shifts.
         """
         parameters = self.parameters
@@ -138,9 +134,6 @@ class Windows:
     """Windows multiplied at once.
 
     Attributes:
-        first: pointer to the first element of the first window.
-        step: distance between windows.
-        count: number of windows.
         elements: number of elements of a padded window.
         results: (window, channel) -> pointer to the result.
     """
@@ -156,8 +149,6 @@ def sums_at_once(form: DotForm, outputs: int, most: int) -> int:
     """Return the number of sums of a position kept at once.
 
     Args:
-        form: the instructions.
-        outputs: output channels of a group.
         most: largest number of sums, of whole blocks of weights.
     """
     return min(most, form.blocks(outputs) * form.channels)
@@ -174,12 +165,7 @@ def multiply_windows(
     """Return statements that multiply windows by the weights of all channels of a group.
 
     Args:
-        layer: the layer.
         constants: buffers of packed weights, bias, multipliers and shifts.
-        windows: the windows.
-        outputs: output channels of a group.
-        most_sums: sums of a position kept at once.
-        group: number of the group.
     """
     form, (weights, *others) = layer.form, constants
     width = sums_at_once(form, outputs, most_sums)
@@ -221,13 +207,9 @@ def dense(
     """Return the kernel of a matrix product.
 
     Args:
-        form: the instructions.
-        parameters: parameters of the operator.
         shape: [rows, inputs] of the data.
-        dtype: dtype of the data.
         constants: weights int8[O, I].
         positions: rows multiplied at once; 0 for the maximum.
-        most_sums: sums of a row kept at once.
     """
     rows, inputs = shape
     layer = Layer.of(form, parameters, dtype, constants, form.window)
@@ -277,14 +259,7 @@ def filled_up(windows: Buffer, count: int, elements: int) -> list[Stmt]:
 def addition(
     form: DotForm, parameters: CommonScaleParameters, shape: tuple[int, ...], dtype: str
 ) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output) of an addition of TensorFlow Lite.
-
-    Args:
-        form: the instructions.
-        parameters: parameters of the operator.
-        shape: shape of both operands and the result.
-        dtype: dtype of operands and result.
-    """
+    """Return the kernel (left, right, output) of an addition of TensorFlow Lite."""
     left, right, output = (ir.buffer(name, shape, dtype) for name in ("left", "right", "output"))
     origin = [0] * len(shape)
     factors = zip(parameters.multipliers, parameters.shifts, strict=True)

@@ -22,8 +22,6 @@ def binary_kernel(
     """Return the kernel (left, right, output) of an elementwise operator with broadcasting.
 
     Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of left and right.
         combine: (left element, right element) -> statements and value.
         by: multiplier and shift of the combined value.
     """

@@ -94,10 +94,7 @@ def _copy(layer: Convolution, windows: Buffer, place_of: Position, number: PrimE
     """Return statements that copy a window in the order of its weights.
 
     Args:
-        layer: the convolution.
         windows: buffer of the copy, [window, element].
-        place_of: image, row and column of the window.
-        number: index of the window in `windows`.
     """
     (n, y, x), (vertical, horizontal) = place_of, layer.axes
     elements = tvm_api.buffer_shape(windows)[1]

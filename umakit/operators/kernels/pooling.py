@@ -44,13 +44,10 @@ def pool_kernel(
     In NHWC the channels of a position are computed together, in NCHW one after the other.
 
     Args:
-        parameters: parameters of the operator.
         data_shape: [N, H, W, C] or [N, C, H, W], by the layout of the parameters.
-        data_dtype: dtype of the data.
         results: buffers after the data, the output last.
         reduction: (channels computed together, elements of the window) -> the reduction.
         store: (indices, int32 result, elements of the window) -> statement.
-        dilation: distance of the window's rows and columns.
     """
     batch, channels = data_shape[0], channel_count(parameters, data_shape)
     planes = parameters.layout == "NCHW"

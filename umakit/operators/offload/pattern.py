@@ -160,7 +160,6 @@ class OperatorPattern:
         """Return the parameters of a composite.
 
         Args:
-            match: calls of the composite.
             arrays: weights, bias, multipliers and shifts; default: constants among the operands.
 
         Raises:
@@ -218,8 +217,7 @@ class OperatorPattern:
         return f"relax.{PREFIX}{self.OPERATOR.operator}"
 
     def accepts(self, layer: Composite) -> bool | str:
-        """Return True if the accelerator can compute an operator, else the reason of the
-        refusal."""
+        """Return True if the accelerator can compute an operator, else the reason why not."""
         reasons = self.broken(layer)
         others = [reason for reason in reasons if isinstance(reason, OtherOperator)]
         if others:

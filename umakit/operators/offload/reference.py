@@ -36,7 +36,6 @@ def with_addition(
     """A convolution followed by the addition of another tensor, in place.
 
     Args:
-        function: prim func of the convolution.
         layer: a `QConv2dAdd`.
         total: (parameters of the addition, left, right) -> statements, int32 accumulator.
     """
@@ -74,8 +73,7 @@ def _folded(layer: Weighted) -> bool:
 def _start(
     layer: Any, total: Buffer, bias: Buffer, factors: list[Buffer], channel: PrimExpr
 ) -> list[Stmt]:
-    """Return statements that start the sum of an output channel, with the zero point's
-    contribution."""
+    """Return statements that start a channel's sum, with the part of the zero point."""
     start = [ir.set_to(total, int32(0), bias[channel])]
     if layer.sums and not layer.zero_point_in_bias:
         sums = factors[-1]

@@ -34,7 +34,6 @@ class WeightLayout:
         axes: axes of umakit's array, for example `OHWI`.
         parts: (axis, block) from the outermost; block 0 stands for the axis itself, or, for a
             blocked axis, for the number of blocks.
-        text: the backend's text of the layout.
     """
 
     axes: str
@@ -89,9 +88,6 @@ def weight_layout(text: str, axes: str) -> WeightLayout:
     Args:
         text: for example `O/8 HWI 8o`.
         axes: axes of the array, for example `OHWI`.
-
-    Raises:
-        BackendError: an axis is missing, named twice, unknown, or blocked in two sizes.
     """
     found = list(_PART.finditer(text))
     parts = [(m[1], 0) if m[1] else (m[4].upper(), int(m[3])) for m in found]
