@@ -21,7 +21,7 @@ from umakit.operators.multipliers import fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
-from umakit.operators.parameters import CommonScaleParameters
+from umakit.operators.parameters import LEFT_SHIFTS, CommonScaleParameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
@@ -34,9 +34,6 @@ from umakit.operators.tflite import (
 )
 from umakit.operators.tflite_integers import rescaled_sum, scale_of
 from umakit.tvm_api import Expr, PrimFunc, Stmt, relax
-
-LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
-"""TensorFlow Lite's left shift of the operands of an addition."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ from umakit.tvm_api import Expr
 Array = npt.NDArray[Any]
 Setting = int | str
 Settings = Mapping[str, Setting]
+Choices = Mapping[str, tuple[Setting, ...]]
+"""The values of settings to try, the simplest first."""
+
+Random = np.random.Generator
 
 
 class NotDrawable(Exception):
@@ -116,7 +120,7 @@ class Drawn:
         return module
 
 
-Build = Callable[[Settings, "Tensor | None", np.random.Generator], Drawn]
+Build = Callable[[Settings, "Tensor | None", Random], Drawn]
 """(settings, tensor from an earlier layer, random numbers) -> layer; raises `NotDrawable`. A given
 tensor replaces the settings of the first input, and the layer has to be able to read it."""
 
@@ -130,7 +134,7 @@ class Drawing:
         sizes: settings that can become as large as the accelerator accepts.
     """
 
-    settings: Mapping[str, tuple[Setting, ...]]
+    settings: Choices
     build: Build
     sizes: tuple[str, ...] = ()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
 from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
 from umakit.operators.parameters import Parameters
@@ -73,9 +73,7 @@ def _values(step_bits: int) -> int:
     return (1 << (16 - step_bits)) + 1
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[Interpolation, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     step_bits, bits = int(settings["step_bits"]), int(settings["correction_bits"])
     limits, least = np.iinfo(data.dtype), LEAST_CORRECTIONS[bits]
     low, high = common["clip"][0] - least, common["clip"][1] - (1 << bits) + 1 - least

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.inverse_square_root import LARGEST, in_fixed_point
@@ -104,9 +102,7 @@ def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> t
     return ir.kernel([data, output], ir.loop("row", math.prod(outer), row))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[L2Normalization, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     magnitude = max(127 - data.zero_point, data.zero_point + 128)
     if data.shape[-1] * magnitude**2 > LARGEST:
         raise NotDrawable("squares need too many bits")

@@ -16,8 +16,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Array, NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.fixed_point import (
@@ -206,9 +206,7 @@ def _shifted(value: PrimExpr, bits: PrimExpr) -> PrimExpr:
     return header_call("saturate", int64(value) << int64(bits))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[LogSoftmax, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     if data.shape[-1] > MOST_TERMS:
         raise NotDrawable("a sum of more exponentials than its integer bits hold")
     try:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.drawing import Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
 from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
@@ -103,9 +103,7 @@ def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
     return kernel([data, table, output], loop("i", math.prod(shape), one))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[Lookup, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     low, high = common["clip"]
     return Lookup(**common), [random.integers(low, high + 1, 256).astype(data.dtype)]
 

@@ -31,6 +31,9 @@ accumulators of 64 bits have 15 if they are rounded as `tflm`:
 result = (accumulator * multiplier + 2**(14 - shift)) >> (15 - shift);
 else see `umakit_requantize_even`."""
 
+LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
+"""TensorFlow Lite's left shift of the operands of an addition."""
+
 
 class CommonFields(TypedDict):
     """The fields of `Parameters`."""

@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.drawing import NotDrawable, Settings
+from umakit.operators.drawing import NotDrawable, Random, Settings
 from umakit.operators.drawings.families import common_fields
-from umakit.operators.drawings.layers import Inputs, Operands, layer
+from umakit.operators.drawings.layers import Inputs, Made, layer
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Island
 from umakit.operators.kernels import loops as ir
@@ -165,9 +165,7 @@ def _quotient(numerator: PrimExpr, total: PrimExpr, exponent: int) -> tuple[list
     return [*first, *second, *third], rounded
 
 
-def _drawn(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn(settings: Settings, inputs: Inputs, random: Random) -> Made:
     (data,) = inputs
     axis = len(data.shape) - 1 - int(settings["axis"])
     if axis < 0 or data.shape[axis] >= LONGEST:

@@ -11,9 +11,9 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import NotDrawable, Settings, Tensor
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
 from umakit.operators.drawings.families import common_fields, shape_of, zero_point_of
-from umakit.operators.drawings.layers import Inputs, Operands, layer
+from umakit.operators.drawings.layers import Inputs, Made, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.loops import buffer, kernel, loop, sequence, unflatten
@@ -76,9 +76,7 @@ def _floats(settings: Settings, data: Tensor | None) -> Inputs:
     return (found,)
 
 
-def _drawn(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn(settings: Settings, inputs: Inputs, random: Random) -> Made:
     (data,) = inputs
     least = {"usual": 1 / 40, "small": 1 / 1000, "large": 1 / 4}[str(settings["scale"])]
     scale = np.array([least * random.uniform(0.5, 1.5)], np.float32)

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-
-from umakit.operators.drawing import Array, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
@@ -71,9 +69,7 @@ def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> PrimFu
     return kernel([data, output], loop("i", math.prod(parameters.output_shape), one))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[Requantize, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     multipliers, shifts = factors(settings, 1.0, 1, random)
     parameters = Requantize(
         **common, input_zero_point=data.zero_point, multiplier=int(multipliers[0]),

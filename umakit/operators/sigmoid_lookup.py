@@ -11,13 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.drawing import Array, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Array, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels import loops as ir
@@ -131,9 +129,7 @@ def between(
     return steps.bind("result", sided >> int32(8 if tanh else 10))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[SigmoidLookup, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     function, exponent = str(settings["function"]), float(random.uniform(-14, -9))
     scale = 2.0 ** (-12 if settings["scale"] == "power" else exponent)
     multiplier, shift = sigmoid_argument(scale, tanh=function == "tanh")

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.derivation.expressions import check_last_axis, has_scale
-from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
 from umakit.operators.kernels import loops as ir
@@ -140,9 +140,7 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
     return ir.kernel([data, table, output], body, inside=True)
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[Softmax, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     if data.shape[-1] > MOST_TERMS:
         raise NotDrawable("a sum of more exponentials than its integer bits hold")
     scale = float(np.exp2(random.uniform(-9, 0)))

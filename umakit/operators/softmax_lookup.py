@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.derivation.expressions import check_last_axis, has_scale
-from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
 from umakit.operators.kernels import loops as ir
@@ -176,9 +176,7 @@ def _between(steps: ir.Statements, table: tvm_api.Buffer, argument: PrimExpr) ->
     return steps.bind("between", base + ((slope * rest + int32(64)) >> int32(7)))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[SoftmaxLookup, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     if data.shape[-1] > LONGEST_ROW:
         raise NotDrawable("a row that is too long")
     scaled = fixed_points([float(np.exp2(random.uniform(-14, -9))) / (10.0 / 65535.0)])

@@ -18,9 +18,9 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import Input, NotDrawable, Settings, Tensor
+from umakit.operators.drawing import Input, NotDrawable, Random, Settings, Tensor
 from umakit.operators.drawings.families import common_fields, zero_point_of
-from umakit.operators.drawings.layers import FILTERS, Inputs, Operands, layer
+from umakit.operators.drawings.layers import FILTERS, Inputs, Made, layer
 from umakit.operators.drawings.scales import weights_of
 from umakit.operators.interface import Interface, named_axes
 from umakit.operators.kernels import loops as ir
@@ -295,9 +295,7 @@ def _filtered(settings: Settings, data: Tensor | None) -> Inputs:
     return data, Tensor((batch, filters * memory), "int16")
 
 
-def _drawn_state(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn_state(settings: Settings, inputs: Inputs, random: Random) -> Made:
     data, state = inputs
     drawn = {**settings, "dtype": "int8", "scales": 1}
     filters = int(settings["filters"])
@@ -316,9 +314,7 @@ def _states(settings: Settings, data: Tensor | None) -> Inputs:
     return (data,)
 
 
-def _drawn(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn(settings: Settings, inputs: Inputs, random: Random) -> Made:
     units = int(settings["units"])
     length = inputs[0].shape[1] // units
     weights = random.integers(-127, 128, (units, length)).astype(np.int16)

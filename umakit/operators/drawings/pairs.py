@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from umakit.operators.drawing import Drawing, NotDrawable, Setting, Settings, Tensor
+from umakit.operators.drawing import (
+    Choices,
+    Drawing,
+    NotDrawable,
+    Random,
+    Setting,
+    Settings,
+    Tensor,
+)
 from umakit.operators.drawings.families import (
     COMMON,
     ELEMENTWISE,
@@ -19,7 +27,7 @@ from umakit.operators.drawings.families import (
     sides_of,
     zero_point_of,
 )
-from umakit.operators.drawings.layers import Inputs, Make, Operands, layer
+from umakit.operators.drawings.layers import Inputs, Made, Make, layer
 from umakit.operators.drawings.reductions import magnitude_of
 from umakit.operators.drawings.scales import SCALES, SPREAD, factors
 from umakit.operators.multipliers import check_headroom, fixed_points, multiplier_of
@@ -28,7 +36,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
 from umakit.operators.parameters import Parameters
 from umakit.operators.tensors import NoIntegerForm, Scale
 
-MATRICES: Mapping[str, tuple[Setting, ...]] = {
+MATRICES: Choices = {
     "matrices": (1, 2, 3), "repeated": ("none", "left", "right"), "rows": SIZES, "columns": SIZES,
     "terms": SIZES, "left_adjoint": (0, 1), "right_adjoint": (0, 1), **COMMON, "scale": SCALES,
     "left_zero_point": ZERO_POINTS, "right_zero_point": ZERO_POINTS,
@@ -59,9 +67,7 @@ def fields_of(settings: Settings, inputs: Inputs) -> dict[str, Any]:
 def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Drawing:
     """Return the drawing of a quotient."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         multiplier, _ = quantize_multiplier(float(random.uniform(0.5, 1)))
         fields = fields_of(settings, inputs)
         return kind(**fields, multiplier=multiplier, shift=int(settings["shift"])), []
@@ -72,9 +78,7 @@ def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Dr
 def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> Drawing:
     """Return the drawing of a squared difference."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         left_shift = left_shifts[inputs[0].dtype]
         scales = np.exp2(random.uniform(-3, 0, 2))
         if settings["scale"] == "tie":
@@ -99,9 +103,7 @@ def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> 
 def slopes(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of a leaky ReLU with a tensor of slopes, constant or not."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (first, _), both = factors(settings, 1, 2, random)
         by = fixed_points([float(random.uniform(0.5, 1.5)) / SPREAD])
         magnitude = magnitudes(inputs)
@@ -127,9 +129,7 @@ def magnitudes(inputs: Inputs) -> list[int]:
 def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of a sum or product with the results of float32."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         fields = fields_of(settings, inputs)
         del fields["zero_points"]
         exponents = random.uniform(-6, -3, 2)
@@ -170,9 +170,7 @@ def _matrices(settings: Settings, data: Tensor | None) -> Inputs:
 def matrix_products(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of products of matrices, neither of them constant."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         arithmetic = Arithmetic(str(settings["rounding"]))
         terms = int(settings["terms"])
         wide = inputs[0].dtype == "int16"

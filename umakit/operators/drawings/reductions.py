@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from umakit.operators.drawing import Drawing, NotDrawable, Setting, Settings
+from umakit.operators.drawing import Choices, Drawing, NotDrawable, Random, Settings
 from umakit.operators.drawings.families import TENSOR, common_fields, zero_point_of
-from umakit.operators.drawings.layers import IMAGES, Inputs, Operands, image_input, layer
+from umakit.operators.drawings.layers import IMAGES, Inputs, Made, image_input, layer
 from umakit.operators.drawings.scales import SCALES
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -20,7 +20,7 @@ from umakit.operators.tensors import Scale
 
 FACTORS = {"usual": 1.0, "tie": 1.0, "threshold": 0.5, "small": 1 / 64, "large": 8.0}
 
-AXES: Mapping[str, tuple[Setting, ...]] = {
+AXES: Choices = {
     "reduced": ("last", "first", "image", "all", "ends"), "keep": (1, 0),
 }  # fmt: skip
 """`ends` are the first and the last axis, which a driver of one length does not get."""
@@ -44,7 +44,7 @@ def without(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[
     return tuple(found)
 
 
-def factor_of(settings: Settings, random: np.random.Generator) -> float:
+def factor_of(settings: Settings, random: Random) -> float:
     """Return a ratio of the scales of data and result."""
     kind = str(settings["scale"])
     exact = kind in ("tie", "threshold")
@@ -66,9 +66,7 @@ def reduction(
             one term for sums.
     """
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (data,) = inputs
         axes = axes_of(settings, len(data.shape))
         terms = math.prod(data.shape[axis] for axis in axes)
@@ -95,9 +93,7 @@ def reduction(
 def extreme(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of the position of the largest or least element, int32."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (data,) = inputs
         axis = len(data.shape) - 1 - int(settings["axis"])
         if axis < 0:
@@ -126,9 +122,7 @@ def mean_of_channels(
         multiplier: (ratio of scales, elements of a channel) -> multiplier and shift.
     """
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (data,) = inputs
         keep = settings["keep"] == 1
         shape = without(data.shape, (2, 3), keep)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from umakit.operators.drawing import Array, NotDrawable, Settings
+from umakit.operators.drawing import Array, NotDrawable, Random, Settings
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
     fixed_point,
@@ -33,9 +33,7 @@ MULTIPLIER_BITS = 31
 LARGEST_MULTIPLIER = 2**MULTIPLIER_BITS - 1
 
 
-def weights_of(
-    settings: Settings, shape: tuple[int, ...], random: np.random.Generator
-) -> list[Array]:
+def weights_of(settings: Settings, shape: tuple[int, ...], random: Random) -> list[Array]:
     """Return weights with output channels first, bias, multipliers and shifts.
 
     Raises:
@@ -70,9 +68,7 @@ def weights_of(
     return [weights.astype(np.int8), bias.astype(bias_dtype), multipliers.astype(np.int32), shifts]
 
 
-def factors(
-    settings: Settings, divisor: float, count: int, random: np.random.Generator
-) -> tuple[Array, Array]:
+def factors(settings: Settings, divisor: float, count: int, random: Random) -> tuple[Array, Array]:
     """Return multipliers and shifts of the factors from a sum to a result.
 
     Args:
@@ -106,7 +102,7 @@ def _put_on_thresholds(
     bias: Array,
     multipliers: Array,
     shifts: Array,
-    random: np.random.Generator,
+    random: Random,
 ) -> None:
     """Put multipliers where an error of one LSB changes a result.
 
@@ -137,7 +133,7 @@ def _put_on_thresholds(
 
 
 def _saturate(
-    weights: Array, bias: Array, multipliers: Array, shifts: Array, random: np.random.Generator
+    weights: Array, bias: Array, multipliers: Array, shifts: Array, random: Random
 ) -> None:
     """Make products of 2^31 and 2^32, with channels whose sum is the bias, whatever the data are.
 

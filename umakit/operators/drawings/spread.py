@@ -9,9 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from umakit.operators.drawing import Array, Drawing, NotDrawable, Setting, Settings, Tensor
+from umakit.operators.drawing import (
+    Array,
+    Choices,
+    Drawing,
+    NotDrawable,
+    Random,
+    Settings,
+    Tensor,
+)
 from umakit.operators.drawings.families import SIZES, common_fields, zero_point_of
-from umakit.operators.drawings.layers import IMAGES, Inputs, Operands, image_input, layer
+from umakit.operators.drawings.layers import IMAGES, Inputs, Made, image_input, layer
 from umakit.operators.drawings.reductions import factor_of, magnitude_of
 from umakit.operators.drawings.scales import SCALES, weights_of
 from umakit.operators.drawings.windows import (
@@ -26,7 +34,7 @@ from umakit.operators.multipliers import multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
 
-POOL: Mapping[str, tuple[Setting, ...]] = {
+POOL: Choices = {
     **IMAGES, "window_height": FEW, "window_width": FEW, **WINDOW,
 }  # fmt: skip
 IMAGE_SIZES = ("height", "width", "channels")
@@ -57,9 +65,7 @@ def _work(parameters: Any, inputs: Inputs) -> int:
 def dilated_pool(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of a pool with a dilated window; data and result have one scale."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (image,) = inputs
         dilation = (int(settings["dilation_y"]), int(settings["dilation_x"]))
         own = _pool(settings, image, dilation)
@@ -76,9 +82,7 @@ def dilated_pool(kind: Callable[..., Parameters]) -> Drawing:
 def mean_pool(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of means of windows at another scale, by number of elements."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (image,) = inputs
         own = _pool(settings, image, (1, 1))
         most = math.prod(own["window"])
@@ -100,7 +104,7 @@ def mean_pool(kind: Callable[..., Parameters]) -> Drawing:
     )  # fmt: skip
 
 
-LEFT_OUT: Mapping[str, tuple[Setting, ...]] = {
+LEFT_OUT: Choices = {
     **CONVOLUTION,
     "padding": ("none", "same", "top", "left", "bottom", "right", "all"),
     "more_rows": (0, 1),
@@ -115,9 +119,7 @@ def transposed_convolution(kind: Callable[..., Parameters]) -> Drawing:
         channels = int(settings["groups"]) * int(settings["channels_per_group"])
         return (image_of(settings, data, channels),)
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (image,) = inputs
         sizes = dict(zip(image.layout, image.shape, strict=True))
         groups = int(settings["groups"])
@@ -186,9 +188,7 @@ def resized(
             lie behind the image.
     """
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (image,) = inputs
         batch, height, width, channels = image.shape
         align, half_pixel = modes[str(settings["mode"])]

@@ -9,7 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from umakit.operators.drawing import Array, Drawing, Drawn, Input, Settings, Tensor, parameters_step
+from umakit.operators.drawing import (
+    Array,
+    Drawing,
+    Drawn,
+    Input,
+    Random,
+    Settings,
+    Tensor,
+    parameters_step,
+)
 from umakit.operators.drawings.families import ELEMENTWISE, common_fields, sides_of, zero_point_of
 from umakit.operators.drawings.scales import (
     LARGEST_MULTIPLIER,
@@ -18,10 +27,7 @@ from umakit.operators.drawings.scales import (
     threshold_multiplier,
 )
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
-from umakit.operators.parameters import Parameters
-
-LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
-"""TensorFlow Lite's left shift of the operands of an addition."""
+from umakit.operators.parameters import LEFT_SHIFTS, Parameters
 
 TOTALS = {
     "usual": 1.1, "tie": 1.0, "threshold": 0.5, "small": 0.1, "large": 1.9, "saturating": 1.1,
@@ -37,7 +43,7 @@ def sum_of(
     kind: Callable[..., Parameters],
     settings: Settings,
     sides: tuple[Tensor, Tensor],
-    random: np.random.Generator,
+    random: Random,
     *,
     sign: int = 1,
     constant: tuple[int, Sequence[int]] | None = None,
@@ -86,7 +92,7 @@ def _elements(
     results: tuple[int, int],
     sign: int,
     constant: tuple[int, Sequence[int]] | None,
-    random: np.random.Generator,
+    random: Random,
 ) -> Terms | None:
     """Return an element of each side, with terms of one sign that the result may have."""
     for wanted in random.permutation([1, -1]):
@@ -126,7 +132,7 @@ def put_sum_on_threshold(
     results: tuple[int, int],
     factors: tuple[Array, Array],
     left_shift: int,
-    random: np.random.Generator,
+    random: Random,
     sign: int = 1,
 ) -> None:
     """Make the multipliers of a sum of two terms the least multipliers of a result, or one below.
@@ -174,7 +180,7 @@ def _is_multiplier(number: int) -> bool:
 def sum_of_two(kind: Callable[..., Parameters], sign: int = 1) -> Drawing:
     """Return the drawing of a sum, or with sign -1 of a difference."""
 
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(settings: Settings, data: Tensor | None, random: Random) -> Drawn:
         left, right, shape = sides_of(settings, data)
         parameters, operands = sum_of(kind, settings, (left, right), random, sign=sign)
         step = parameters_step(parameters, [Input(0), Input(1)])
