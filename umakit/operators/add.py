@@ -24,14 +24,7 @@ from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import LEFT_SHIFTS, CommonScaleParameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import (
-    QUANTIZED,
-    WHOLE,
-    TfliteConverter,
-    TfliteOperator,
-    converts,
-    imported,
-)
+from umakit.operators.tflite import QUANTIZED, WHOLE, TfliteNode, converts, imported
 from umakit.operators.tflite_integers import rescaled_sum, scale_of
 from umakit.tvm_api import Expr, PrimFunc, Stmt, relax
 
@@ -174,21 +167,21 @@ converts("SUB", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)
 
 
 @converts("ADD_N", "float32", "int8", same_dtype=True)
-def add_n(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def add_n(node: TfliteNode) -> tvm_api.Expr:
     """ADD_N of tensors of one shape and scale."""
-    numbers = operator.inputs
-    if any(converter.shape(number) != converter.shape(numbers[0]) for number in numbers):
+    first, *others = node.tensors
+    if any(tensor.shape != first.shape for tensor in others):
         raise ModelError("its inputs have different shapes")
-    if converter.tensor(numbers[0]).dtype == "float32":
-        total = converter.value(numbers[0])
-        for number in numbers[1:]:
-            total = converter.emit(relax.op.add(total, converter.value(number)))
+    if first.dtype == "float32":
+        total, *terms = node.values()
+        for term in terms:
+            total = node.emit(relax.op.add(total, term))
         return total
-    scales = [scale_of(converter, number) for number in numbers]
+    scales = [scale_of(tensor) for tensor in node.tensors]
     if any(scale != scales[0] for scale in scales):
         raise ModelError("its inputs have different scales")
-    total = relax.const(np.int32(-scales[0].zero_point * (len(numbers) + 1)))
-    for number in numbers:
-        wide = converter.emit(relax.op.astype(converter.value(number), "int32"))
-        total = converter.emit(relax.op.add(wide, total))
-    return rescaled_sum(converter, operator, total, scales[0], len(numbers))
+    total = relax.const(np.int32(-scales[0].zero_point * (len(scales) + 1)))
+    for term in node.values():
+        wide = node.emit(relax.op.astype(term, "int32"))
+        total = node.emit(relax.op.add(wide, total))
+    return rescaled_sum(node, total, scales[0], len(scales))

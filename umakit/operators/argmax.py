@@ -20,7 +20,7 @@ from umakit.operators.islands import Network
 from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence, set_to, unflatten
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.registry import IntegerCall, Shapes, register
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts, one_axis
+from umakit.operators.tflite import Convert, TfliteNode, converts, one_axis
 from umakit.tvm_api import Call, PrimExpr, int32, relax, tirx
 
 
@@ -136,11 +136,11 @@ register(
 def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
     """ARG_MAX or ARG_MIN along a constant axis, as int32."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-        rank = len(converter.shape(operator.inputs[0]))
-        axis = one_axis(converter.integers(operator, 1), rank)
-        places = function(converter.value(operator.inputs[0]), axis)
-        return relax.op.astype(converter.emit(places), "int32")
+    def convert(node: TfliteNode) -> tvm_api.Expr:
+        rank = len(node.shape(0))
+        axis = one_axis(node.integers(1), rank)
+        places = function(node.value(0), axis)
+        return relax.op.astype(node.emit(places), "int32")
 
     return convert
 

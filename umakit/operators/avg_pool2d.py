@@ -19,14 +19,7 @@ from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
 from umakit.operators.registry import Recognition, register
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import (
-    PADDING_SAME,
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    check_steps,
-    converts,
-)
+from umakit.operators.tflite import PADDING_SAME, QUANTIZED, TfliteNode, check_steps, converts
 from umakit.tvm_api import Expr, Stmt, int32, relax, tirx
 
 
@@ -90,13 +83,13 @@ register(
 
 
 @converts("AVERAGE_POOL_2D", "float32", *QUANTIZED, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """AVERAGE_POOL_2D; integer data becomes an island, because TVM's converter truncates means."""
-    options = converter.options(operator, "Pool2DOptions")
+    options = node.options("Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
-        return converter.imported(operator)
-    data = converter.value(operator.inputs[0])
+    if node.tensor(0).dtype == "float32":
+        return node.imported()
+    data = node.value(0)
     padding = [0, 0, 0, 0]
     extents = (tvm_api.static_shape(data) or ())[1:3]
     window = (options.FilterHeight(), options.FilterWidth())
@@ -106,7 +99,5 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
             same_padding(*item) for item in zip(extents, window, strides, strict=True)
         )
         padding = [top, left, bottom, right]
-    pooled = relax.op.nn.avg_pool2d(
-        converter.dequantized(operator.inputs[0]), window, strides, padding, layout="NHWC"
-    )
-    return converter.quantized(operator, pooled, options.FusedActivationFunction())
+    pooled = relax.op.nn.avg_pool2d(node.dequantized(0), window, strides, padding, layout="NHWC")
+    return node.quantized(pooled, options.FusedActivationFunction())

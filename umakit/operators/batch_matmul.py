@@ -24,7 +24,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import Order, Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm, Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.tvm_api import Expr, PrimExpr, Stmt, int32, int64, relax, tirx
 
 
@@ -189,17 +189,18 @@ MOST_MATMUL_AXES = 5
 
 
 @converts("BATCH_MATMUL", "float32", "int8", "int16", same_dtype=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """BATCH_MATMUL of matrices whose leading axes broadcast."""
-    options = converter.options(operator, "BatchMatMulOptions")
+    options = node.options("BatchMatMulOptions")
     operands = []
-    for number, adjoint in zip(operator.inputs, (options.AdjX(), options.AdjY()), strict=True):
-        rank = len(converter.shape(number))
+    adjoints = (options.AdjX(), options.AdjY())
+    for position, (_, adjoint) in enumerate(zip(node.inputs, adjoints, strict=True)):
+        rank = len(node.shape(position))
         if not 2 <= rank <= MOST_MATMUL_AXES:
             raise ModelError(f"an operand has {rank} axes")
-        value = converter.dequantized(number)
+        value = node.dequantized(position)
         if adjoint:
             order = [*range(rank - 2), rank - 1, rank - 2]
-            value = converter.emit(relax.op.permute_dims(value, order))
+            value = node.emit(relax.op.permute_dims(value, order))
         operands.append(value)
-    return converter.quantized(operator, relax.op.matmul(*operands))
+    return node.quantized(relax.op.matmul(*operands))

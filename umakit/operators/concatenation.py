@@ -22,7 +22,7 @@ from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import as_call
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Shapes, register, shape_of
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, imported
+from umakit.operators.tflite import ANY, TfliteNode, converts, imported
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -179,20 +179,17 @@ register(
 
 
 @converts("PACK", *ANY, same_dtype=True, same_scale=True)
-def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def pack(node: TfliteNode) -> tvm_api.Expr:
     """PACK of tensors of one shape along a new axis."""
-    options = converter.options(operator, "PackOptions")
-    result = converter.shape(operator.outputs[0])
+    options = node.options("PackOptions")
+    result = node.result.shape
     axis = options.Axis() + (len(result) if options.Axis() < 0 else 0)
     if not 0 <= axis < len(result):
         raise ModelError(f"its axis is {options.Axis()}")
     part = (*result[:axis], 1, *result[axis + 1 :])
-    if any(converter.shape(number) != part[:axis] + part[axis + 1 :] for number in operator.inputs):
+    if any(tensor.shape != part[:axis] + part[axis + 1 :] for tensor in node.tensors):
         raise ModelError(f"its result has the shape {list(result)}")
-    parts = [
-        converter.emit(relax.op.reshape(converter.value(number), part))
-        for number in operator.inputs
-    ]
+    parts = [node.emit(relax.op.reshape(value, part)) for value in node.values()]
     return relax.op.concat(parts, axis)
 
 

@@ -26,14 +26,7 @@ from umakit.operators.offload.reference import conv2d_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.registry import Order, Recognition, register, shape_of
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    check_steps,
-    check_wide_bias,
-    converts,
-)
+from umakit.operators.tflite import QUANTIZED, TfliteNode, check_steps, check_wide_bias, converts
 from umakit.tvm_api import Call, Expr, PrimFunc
 
 RELAX = ("nn.conv1d", "nn.conv2d")
@@ -194,18 +187,18 @@ register(
 
 
 @converts("CONV_2D", "float32", *QUANTIZED, weights=True)
-def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def conv_2d(node: TfliteNode) -> Expr:
     """CONV_2D."""
-    options = converter.options(operator, "Conv2DOptions")
+    options = node.options("Conv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
-    check_wide_bias(converter, operator, operator.inputs[0], 2, options)
-    return converter.imported(operator)
+    check_wide_bias(node, options=options)
+    return node.imported()
 
 
 @converts("DEPTHWISE_CONV_2D", "float32", *QUANTIZED, weights=True)
-def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def depthwise_conv_2d(node: TfliteNode) -> Expr:
     """DEPTHWISE_CONV_2D."""
-    options = converter.options(operator, "DepthwiseConv2DOptions")
+    options = node.options("DepthwiseConv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
-    check_wide_bias(converter, operator, operator.inputs[0], 2)
-    return converter.imported(operator)
+    check_wide_bias(node)
+    return node.imported()

@@ -37,14 +37,7 @@ from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.registry import Order, Recognition, register, shape_of
 from umakit.operators.tensors import NoIntegerForm, Weights
-from umakit.operators.tflite import (
-    PADDING_SAME,
-    TfliteConverter,
-    TfliteOperator,
-    check_steps,
-    check_wide_bias,
-    converts,
-)
+from umakit.operators.tflite import PADDING_SAME, TfliteNode, check_steps, check_wide_bias, converts
 from umakit.tvm_api import Expr, PrimFunc, int32, relax, tirx
 
 RELAX = ("nn.conv1d_transpose", "nn.conv2d_transpose")
@@ -258,16 +251,16 @@ register(
 
 
 @converts("TRANSPOSE_CONV", "float32", "int8", "int16", data=2, weights=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """TRANSPOSE_CONV of (output shape, weights [O, KH, KW, I], data [N, H, W, I], bias)."""
-    options = converter.options(operator, "TransposeConvOptions")
+    options = node.options("TransposeConvOptions")
     data, weights, result = (
-        converter.shape(number) for number in (*operator.inputs[2:0:-1], operator.outputs[0])
+        tensor.shape for tensor in (node.tensor(2), node.tensor(1), node.result)
     )
     if len(data) != 4 or len(weights) != 4 or len(result) != 4 or weights[3] != data[3]:
         raise ModelError(f"weights of shape {list(weights)} do not fit its data")
     check_steps(options, "StrideH", "StrideW")
-    check_wide_bias(converter, operator, operator.inputs[2], 3)
+    check_wide_bias(node, data=2, bias=3)
     strides = options.StrideH(), options.StrideW()
     same = options.Padding() == PADDING_SAME
     padding = [
@@ -275,22 +268,21 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         for sizes in zip(data[1:3], result[1:3], weights[1:3], strides, strict=True)
     ]
     (top, bottom, more_rows), (left, right, more_columns) = padding
-    numbers = [number for number in operator.inputs[1:] if number >= 0]
-    dequantized = [converter.dequantized(number) for number in numbers]
-    layouts, is_float = ("NHWC", "OHWI"), converter.tensor(operator.inputs[2]).dtype == "float32"
+    dequantized = [node.dequantized(position) for position in (1, 2, 3) if node.has(position)]
+    layouts, is_float = ("NHWC", "OHWI"), node.tensor(2).dtype == "float32"
     if is_float:  # the only layouts that TVM lowers
         layouts = "NCHW", "IOHW"
         for place, axes in enumerate(([3, 0, 1, 2], [0, 3, 1, 2])):
-            dequantized[place] = converter.emit(relax.op.permute_dims(dequantized[place], axes))
+            dequantized[place] = node.emit(relax.op.permute_dims(dequantized[place], axes))
     value = relax.op.nn.conv2d_transpose(
         dequantized[1], dequantized[0], strides, (top, left, bottom, right),
         (more_rows, more_columns), data_layout=layouts[0], kernel_layout=layouts[1],
     )  # fmt: skip
     if is_float:
-        value = relax.op.permute_dims(converter.emit(value), [0, 2, 3, 1])
+        value = relax.op.permute_dims(node.emit(value), [0, 2, 3, 1])
     if len(dequantized) > 2:
         value = relax.op.add(value, dequantized[2])
-    return converter.quantized(operator, value, options.FusedActivationFunction())
+    return node.quantized(value, options.FusedActivationFunction())
 
 
 def _transposed_padding(

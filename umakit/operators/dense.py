@@ -28,13 +28,7 @@ from umakit.operators.offload.weighted import DENSE, Weighted
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Order, Recognition, register, shape_of
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    check_wide_bias,
-    converts,
-)
+from umakit.operators.tflite import QUANTIZED, TfliteNode, check_wide_bias, converts
 from umakit.tvm_api import Call, PrimFunc, int32, relax, tirx
 
 
@@ -230,22 +224,22 @@ WEIGHTS_NOT_SHUFFLED = 0
 
 
 @converts("FULLY_CONNECTED", "float32", *QUANTIZED, weights=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """FULLY_CONNECTED of rows; data of more dimensions are flattened here, unlike in TVM."""
-    options = converter.options(operator, "FullyConnectedOptions")
-    check_wide_bias(converter, operator, operator.inputs[0], 2, options)
+    options = node.options("FullyConnectedOptions")
+    check_wide_bias(node, options=options)
     if options.WeightsFormat() != WEIGHTS_NOT_SHUFFLED:
         raise ModelError("its weights are shuffled")
-    inputs = converter.shape(operator.inputs[1])[-1]
-    data = converter.value(operator.inputs[0])
+    inputs = node.shape(1)[-1]
+    data = node.value(0)
     shape = tvm_api.static_shape(data) or ()
     rows = math.prod(shape) // inputs
-    result_shape = converter.shape(operator.outputs[0])
+    result_shape = node.result.shape
     if rows * inputs != math.prod(shape):
         raise ModelError(f"its data of shape {list(shape)} is not rows of {inputs}")
     if shape != (rows, inputs):
-        data = converter.emit(relax.op.reshape(data, (rows, inputs)))
-    result = converter.emit(converter.imported(operator, {operator.inputs[0]: data}))
+        data = node.emit(relax.op.reshape(data, (rows, inputs)))
+    result = node.emit(node.imported({0: data}))
     if tvm_api.static_shape(result) == result_shape:
         return result
     return relax.op.reshape(result, result_shape)

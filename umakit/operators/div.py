@@ -20,7 +20,7 @@ from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import Shapes, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import result_fields, scale_of
 from umakit.tvm_api import int32, int64
 
@@ -50,15 +50,15 @@ class Divide(Parameters):
 
 
 @converts("DIV", "float32", "int8", same_dtype=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """DIV: float32 directly, int8 with the reciprocal of the divisor in fixed point."""
-    activation = converter.options(operator, "DivOptions").FusedActivationFunction()
-    values = [converter.value(number) for number in operator.inputs]
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
-        quotient = converter.emit(relax.op.divide(*values))
-        return converter.quantized(operator, quotient, activation)
-    left, right = (scale_of(converter, number) for number in operator.inputs)
-    result = scale_of(converter, operator.outputs[0])
+    activation = node.options("DivOptions").FusedActivationFunction()
+    values = node.values()
+    if node.tensor(0).dtype == "float32":
+        quotient = node.emit(relax.op.divide(*values))
+        return node.quantized(quotient, activation)
+    left, right = map(scale_of, node.tensors)
+    result = scale_of(node.result)
     # In float64, as the released runtime computes, though div.cc reads like float32.
     factor = float(left.scale) / (float(right.scale) * float(result.scale))
     multiplier, shift = quantize_multiplier(factor)
@@ -72,7 +72,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             fix="leave the operator in float",
         )
     parameters = Divide(
-        **result_fields(converter, operator, activation),
+        **result_fields(node, activation),
         zero_points=(left.zero_point, right.zero_point),
         multiplier=multiplier,
         shift=shift,

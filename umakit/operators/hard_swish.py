@@ -20,7 +20,7 @@ from umakit.operators.numeric.fixed_point import (
 from umakit.operators.registry import Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.tvm_api import Expr, relax
 
 
@@ -110,7 +110,7 @@ register(
 
 
 @converts("HARD_SWISH", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """HARD_SWISH as x * min(max(x + 3, 0), 6) / 6."""
 
     def function(data: Expr) -> Expr:
@@ -119,4 +119,4 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         product = relax.op.multiply(data, ramp)
         return relax.op.multiply(product, relax.const(1 / 6, "float32"))
 
-    return converter.island(operator, function)
+    return node.island(function)

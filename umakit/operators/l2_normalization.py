@@ -19,7 +19,7 @@ from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.inverse_square_root import LARGEST, in_fixed_point
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Shapes, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts, float32
+from umakit.operators.tflite import TfliteNode, converts, float32
 from umakit.operators.tflite_integers import result_fields, scale_of
 from umakit.tvm_api import PrimExpr, int32
 
@@ -44,28 +44,22 @@ class L2Normalization(Parameters):
 
 
 @converts("L2_NORMALIZATION", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """L2_NORMALIZATION: float32 with a minimum norm of 1e-6, int8 in fixed point."""
-    if converter.options(operator, "L2NormOptions").FusedActivationFunction():
+    if node.options("L2NormOptions").FusedActivationFunction():
         raise ModelError("it has a fused activation")
-    value = converter.value(operator.inputs[0])
-    shape = converter.shape(operator.inputs[0])
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
-        squares = converter.emit(relax.op.square(value))
-        norm = converter.emit(
-            relax.op.sqrt(converter.emit(relax.op.sum(squares, [-1], keepdims=True)))
-        )
-        return relax.op.divide(
-            value, converter.emit(relax.op.maximum(norm, float32(SMALLEST_NORM)))
-        )
-    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    value = node.value(0)
+    shape = node.shape(0)
+    if node.tensor(0).dtype == "float32":
+        squares = node.emit(relax.op.square(value))
+        norm = node.emit(relax.op.sqrt(node.emit(relax.op.sum(squares, [-1], keepdims=True))))
+        return relax.op.divide(value, node.emit(relax.op.maximum(norm, float32(SMALLEST_NORM))))
+    source, result = map(scale_of, (node.tensor(0), node.result))
     if (float(result.scale), result.zero_point) != (2.0**-RESULT_BITS, 0):
         raise ModelError("its result has another scale than 1/128 or another zero point than 0")
     if shape[-1] * source.magnitude**2 > LARGEST:
         raise ModelError(f"it normalizes {shape[-1]} elements; their squares need too many bits")
-    parameters = L2Normalization(
-        **result_fields(converter, operator), input_zero_point=source.zero_point
-    )
+    parameters = L2Normalization(**result_fields(node), input_zero_point=source.zero_point)
     return parameters.call([value], None)
 
 

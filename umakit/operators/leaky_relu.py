@@ -29,7 +29,7 @@ from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
 from umakit.tvm_api import int32, relax, tirx
 
 
@@ -157,9 +157,9 @@ register(
 
 
 @converts("LEAKY_RELU", "float32", *QUANTIZED)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """LEAKY_RELU."""
-    slope = float(converter.options(operator, "LeakyReluOptions").Alpha())
+    slope = float(node.options("LeakyReluOptions").Alpha())
     if not math.isfinite(slope):
         raise ModelError(f"its alpha is {slope}")
-    return converter.island(operator, lambda data: relax.op.nn.leakyrelu(data, slope))
+    return node.island(lambda data: relax.op.nn.leakyrelu(data, slope))

@@ -29,7 +29,7 @@ from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Shapes, register
 from umakit.operators.tables.sixteen_bits import exponential_table
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one
 from umakit.tvm_api import PrimExpr, Stmt, int32, int64
 
@@ -67,17 +67,17 @@ class LogSoftmax(Parameters):
 
 
 @converts("LOG_SOFTMAX", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """LOG_SOFTMAX: float32 directly, int8 in fixed point."""
-    value, shape = converter.value(operator.inputs[0]), converter.shape(operator.inputs[0])
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
+    value, shape = node.value(0), node.shape(0)
+    if node.tensor(0).dtype == "float32":
         return relax.op.nn.log_softmax(value, -1)
-    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    source, result = map(scale_of, (node.tensor(0), node.result))
     if (float(result.scale), result.zero_point) != (1 / 16, 127):
         raise ModelError("its result has another scale than 1/16 or another zero point than 127")
     if shape[-1] > MOST_TERMS:
         raise ModelError(f"it normalizes {shape[-1]} elements, more than {MOST_TERMS}")
-    parameters, tables = _in_fixed_point(result_fields(converter, operator), float(source.scale))
+    parameters, tables = _in_fixed_point(result_fields(node), float(source.scale))
     return parameters.call([value, *(relax.const(table) for table in tables)], None)
 
 

@@ -30,13 +30,7 @@ from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pair, Pool2d
 from umakit.operators.registry import IntegerCall, Order, Recognition, register
 from umakit.operators.tensors import NoIntegerForm, Scale
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    check_steps,
-    converts,
-)
+from umakit.operators.tflite import QUANTIZED, TfliteNode, check_steps, converts
 from umakit.tvm_api import Expr
 
 
@@ -122,11 +116,11 @@ register(
 
 
 @converts("MAX_POOL_2D", "float32", *QUANTIZED, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """MAX_POOL_2D."""
-    options = converter.options(operator, "Pool2DOptions")
+    options = node.options("Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
-    return converter.imported(operator)
+    return node.imported()
 
 
 @dataclass(frozen=True)

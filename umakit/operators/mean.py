@@ -25,14 +25,7 @@ from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM, Arithmetic, quan
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import (
-    WHOLE,
-    Convert,
-    TfliteConverter,
-    TfliteOperator,
-    converts,
-    one_axis,
-)
+from umakit.operators.tflite import WHOLE, Convert, TfliteNode, converts, one_axis
 from umakit.operators.tflite_integers import rescaled_sum, scale_of
 from umakit.tvm_api import Expr, PrimExpr, int32, relax, tirx
 
@@ -161,18 +154,18 @@ register(
 def over_axes(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of MEAN or SUM over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-        axes, keep = reduced_axes(converter, operator)
-        return converter.island(operator, lambda data: function(data, axes, keep))
+    def convert(node: TfliteNode) -> Expr:
+        axes, keep = reduced_axes(node)
+        return node.island(lambda data: function(data, axes, keep))
 
     return convert
 
 
-def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[list[int], bool]:
+def reduced_axes(node: TfliteNode) -> tuple[list[int], bool]:
     """Return the reduced axes, and whether they are kept with one element."""
-    keep = bool(converter.options(operator, "ReducerOptions").KeepDims())
-    rank = len(converter.shape(operator.inputs[0]))
-    given = converter.integers(operator, 1)
+    keep = bool(node.options("ReducerOptions").KeepDims())
+    rank = len(node.shape(0))
+    given = node.integers(1)
     if not given or any(not -rank <= axis < rank for axis in given):
         raise ModelError(f"its axes are {given}")
     return sorted({axis % rank for axis in given}), keep
@@ -204,19 +197,19 @@ converts("SUM", "float32", "int8", "int16", *WHOLE)(over_axes(relax.op.sum))
 def extreme(function: Callable[..., Expr]) -> Convert:
     """The largest or least element over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-        axes, keep = reduced_axes(converter, operator)
-        return function(converter.value(operator.inputs[0]), axes, keep)
+    def convert(node: TfliteNode) -> Expr:
+        axes, keep = reduced_axes(node)
+        return function(node.value(0), axes, keep)
 
     return convert
 
 
 @converts("REDUCE_ALL", "bool")
-def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def reduce_all(node: TfliteNode) -> Expr:
     """Whether all elements over constant axes are true."""
-    axes, keep = reduced_axes(converter, operator)
-    numbers = converter.emit(relax.op.astype(converter.value(operator.inputs[0]), "int8"))
-    return relax.op.astype(converter.emit(relax.op.min(numbers, axes, keep)), "bool")
+    axes, keep = reduced_axes(node)
+    numbers = node.emit(relax.op.astype(node.value(0), "int8"))
+    return relax.op.astype(node.emit(relax.op.min(numbers, axes, keep)), "bool")
 
 
 converts("REDUCE_MAX", "float32", "int8", same_scale=True)(extreme(relax.op.max))
@@ -224,24 +217,24 @@ converts("REDUCE_MIN", "float32", "int8", same_scale=True)(extreme(relax.op.min)
 
 
 @converts("CUMSUM", "float32", "int8")
-def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def cumsum(node: TfliteNode) -> Expr:
     """CUMSUM along a constant axis, forward or reverse, inclusive or exclusive."""
-    options = converter.options(operator, "CumsumOptions")
-    shape = converter.shape(operator.inputs[0])
-    axis = one_axis(converter.integers(operator, 1), len(shape))
-    value, exclusive = converter.value(operator.inputs[0]), bool(options.Exclusive())
-    floating = converter.tensor(operator.inputs[0]).dtype == "float32"
-    scale = None if floating else scale_of(converter, operator.inputs[0])
+    options = node.options("CumsumOptions")
+    shape = node.shape(0)
+    axis = one_axis(node.integers(1), len(shape))
+    value, exclusive = node.value(0), bool(options.Exclusive())
+    floating = node.tensor(0).dtype == "float32"
+    scale = None if floating else scale_of(node.tensor(0))
     if scale is not None:
-        wide = converter.emit(relax.op.astype(value, "int32"))
-        value = converter.emit(relax.op.subtract(wide, relax.const(np.int32(scale.zero_point))))
+        wide = node.emit(relax.op.astype(value, "int32"))
+        value = node.emit(relax.op.subtract(wide, relax.const(np.int32(scale.zero_point))))
     if options.Reverse():
-        value = converter.emit(relax.op.flip(value, axis))
+        value = node.emit(relax.op.flip(value, axis))
     dtype = "float32" if floating else "int32"
-    total = converter.emit(relax.op.cumsum(value, axis, dtype, exclusive=exclusive))
+    total = node.emit(relax.op.cumsum(value, axis, dtype, exclusive=exclusive))
     if options.Reverse():
-        total = converter.emit(relax.op.flip(total, axis))
+        total = node.emit(relax.op.flip(total, axis))
     if scale is None:
         return total
-    total = converter.emit(relax.op.subtract(total, relax.const(np.int32(scale.zero_point))))
-    return rescaled_sum(converter, operator, total, scale, shape[axis])
+    total = node.emit(relax.op.subtract(total, relax.const(np.int32(scale.zero_point))))
+    return rescaled_sum(node, total, scale, shape[axis])

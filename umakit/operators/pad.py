@@ -22,7 +22,7 @@ from umakit.operators.offload.matching import NotReadable
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Recognition, Shapes, register, shape_of
 from umakit.operators.tables.functions import quantized
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import ANY, TfliteNode, converts
 from umakit.tvm_api import int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -126,16 +126,16 @@ register(
 
 
 @converts("PAD PADV2", *ANY, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """PAD with zeros, in integers the zero point; PADV2 with a given constant."""
-    tensor = converter.tensor(operator.inputs[0])
-    data = converter.value(operator.inputs[0])
-    widths = converter.integers(operator, 1)
+    tensor = node.tensor(0)
+    data = node.value(0)
+    widths = node.integers(1)
     if len(widths) != 2 * len(tensor.shape) or min(widths, default=0) < 0:
         raise ModelError(f"its paddings are {widths}")
     fill: float = int(tensor.zero_points[0]) if tensor.scales.size else 0
-    if len(operator.inputs) > 2:
-        values = converter.constant(operator, 2).reshape(-1)
+    if len(node.inputs) > 2:
+        values = node.constant(2).reshape(-1)
         if values.size != 1:
             raise ModelError(f"it pads with {values.size} values")
         fill = values[0].item()

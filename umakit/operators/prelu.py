@@ -22,7 +22,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import Order, Recognition, Shapes, register
 from umakit.operators.tensors import Definition, NoIntegerForm, Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.tvm_api import Call, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
@@ -127,10 +127,10 @@ register(
 
 
 @converts("PRELU", "float32", "int8", "int16", weights=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """PRELU as max(x, 0) + min(x, 0) * slopes."""
-    data, slopes = (converter.dequantized(number) for number in operator.inputs)
-    emit, zero = converter.emit, relax.const(0.0, "float32")
+    data, slopes = map(node.dequantized, range(len(node.inputs)))
+    emit, zero = node.emit, relax.const(0.0, "float32")
     negative = relax.op.multiply(emit(relax.op.minimum(data, zero)), slopes)
     value = relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
-    return converter.quantized(operator, value)
+    return node.quantized(value)

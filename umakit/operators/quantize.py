@@ -22,7 +22,7 @@ from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import FLOATS, Recognition, Shapes, register
 from umakit.operators.requantize import Requantize
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts, imported
+from umakit.operators.tflite import QUANTIZED, TfliteNode, converts, imported
 from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
 from umakit.tvm_api import Expr, int32, tirx
 
@@ -108,28 +108,28 @@ PAIRS = (
 
 
 @converts("QUANTIZE", *PAIRS, asymmetric=(("int16", "int32"),))
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """QUANTIZE; a change of scale for integers; islands decide the rounding of real numbers."""
-    if converter.tensor(operator.outputs[0]).dtype == "int32":
-        return _with_32_bits(converter, operator)
-    return converter.island(operator, lambda data: data)
+    if node.result.dtype == "int32":
+        return _with_32_bits(node)
+    return node.island(lambda data: data)
 
 
-def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def _with_32_bits(node: TfliteNode) -> Expr:
     """A change of scale to int32 without zero point."""
-    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    source, result = map(scale_of, (node.tensor(0), node.result))
     if result.zero_point:
         raise ModelError("its result of 32 bits has a zero point")
     with as_refusals():
         multiplier, shift = quantize_multiplier(float(source.scale) / float(result.scale))
         check_headroom(source.magnitude, shift, TFLM)
     parameters = Requantize(
-        **result_fields(converter, operator),
+        **result_fields(node),
         input_zero_point=source.zero_point,
         multiplier=multiplier,
         shift=shift,
     )
-    return parameters.call([converter.value(operator.inputs[0])], None)
+    return parameters.call([node.value(0)], None)
 
 
 TO_FLOAT = tuple((dtype, "float32") for dtype in QUANTIZED)

@@ -20,7 +20,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.tvm_api import Expr, PrimExpr, Stmt, int32, tirx
 
 RESIZE_BITS = 10
@@ -141,11 +141,11 @@ def _neighbours(
 
 
 @converts("RESIZE_BILINEAR", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """RESIZE_BILINEAR of TensorFlow Lite."""
-    options = converter.options(operator, "ResizeBilinearOptions")
-    source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
-    size = converter.integers(operator, 1)
+    options = node.options("ResizeBilinearOptions")
+    source, result = node.shape(0), node.result.shape
+    size = node.integers(1)
     if len(source) != 4 or list(result[1:3]) != size:
         raise ModelError(f"its result has the shape {list(result)}")
     if options.AlignCorners() and options.HalfPixelCenters():
@@ -159,7 +159,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
             data, tuple(size), layout="NHWC", method="linear", coordinate_transformation_mode=mode
         )
 
-    return converter.island(operator, function)
+    return node.island(function)
 
 
 register(

@@ -14,7 +14,7 @@ from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import Recognition, register
 from umakit.operators.tensors import Array, NoIntegerForm
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import ANY, TfliteNode, converts
 from umakit.tvm_api import relax
 
 
@@ -61,13 +61,13 @@ register(
 
 
 @converts("RESIZE_NEAREST_NEIGHBOR", *ANY, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the neighbours are computed here."""
-    options = converter.options(operator, "ResizeNearestNeighborOptions")
-    source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
-    if len(source) != 4 or list(result[1:3]) != converter.integers(operator, 1):
+    options = node.options("ResizeNearestNeighborOptions")
+    source, result = node.shape(0), node.result.shape
+    if len(source) != 4 or list(result[1:3]) != node.integers(1):
         raise ModelError(f"its result has the shape {list(result)}")
-    value = converter.value(operator.inputs[0])
+    value = node.value(0)
     for axis in (1, 2):
         places = [
             nearest(place, source[axis], result[axis], options.AlignCorners(),
@@ -75,7 +75,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             for place in range(result[axis])
         ]  # fmt: skip
         indices = relax.const(np.array(places, np.int32))
-        value = converter.emit(relax.op.take(value, indices, axis, mode="clip"))
+        value = node.emit(relax.op.take(value, indices, axis, mode="clip"))
     return value
 
 

@@ -31,7 +31,7 @@ from umakit.operators.tables.activations import (
 )
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm, Quantized, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
 from umakit.tvm_api import Expr, PrimExpr, int32, relax, tirx
 
 LAST_SEGMENT = 254
@@ -189,12 +189,12 @@ register("tanh", recognitions=(TANH,))
 
 
 @converts("LOGISTIC", "float32", *QUANTIZED)
-def logistic(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def logistic(node: TfliteNode) -> Expr:
     """LOGISTIC."""
-    return converter.island(operator, relax.op.sigmoid)
+    return node.island(relax.op.sigmoid)
 
 
 @converts("TANH", "float32", *QUANTIZED)
-def tanh(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def tanh(node: TfliteNode) -> Expr:
     """TANH."""
-    return converter.island(operator, relax.op.tanh)
+    return node.island(relax.op.tanh)

@@ -28,7 +28,7 @@ from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.sixteen_bits import exponential_table, fixed_point_of_differences
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
 from umakit.tvm_api import PrimExpr, int32, tirx
 
 SUM_INTEGER_BITS = 12
@@ -170,9 +170,9 @@ INT16_RESULT = ("int8", "int16")
 
 
 @converts("SOFTMAX", "float32", *QUANTIZED, INT16_RESULT, asymmetric=(INT16_RESULT,))
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """SOFTMAX over the last axis, with a factor of 1."""
-    beta = converter.options(operator, "SoftmaxOptions").Beta()
+    beta = node.options("SoftmaxOptions").Beta()
     if beta != 1.0:
         raise ModelError(f"its beta is {beta}, only 1 is supported")
-    return converter.imported(operator)
+    return node.imported()

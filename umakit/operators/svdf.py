@@ -30,7 +30,7 @@ from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Shapes, register
 from umakit.operators.tensors import Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import (
     TFLM,
     as_refusals,
@@ -93,24 +93,24 @@ class _Sizes:
 
 
 @converts("SVDF", "float32", "int8", operand_dtypes=("int16",), states=(STATE,))
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
+def convert(node: TfliteNode) -> list[Expr]:
     """Return the result and the new state."""
-    options = converter.options(operator, "SVDFOptions")
-    if len(operator.inputs) != STATE + 1:
-        raise ModelError(f"it has {len(operator.inputs)} inputs, not {STATE + 1}")
-    sizes = _sizes(converter, operator, int(options.Rank()))
+    options = node.options("SVDFOptions")
+    if len(node.inputs) != STATE + 1:
+        raise ModelError(f"it has {len(node.inputs)} inputs, not {STATE + 1}")
+    sizes = _sizes(node, int(options.Rank()))
     function = int(options.FusedActivationFunction())
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
-        return _floats(converter, operator, sizes, function)
+    if node.tensor(0).dtype == "float32":
+        return _floats(node, sizes, function)
     if function not in (NO_ACTIVATION, RELU):
         raise ModelError(f"its fused activation {function} is not supported for integers")
-    return _integers(converter, operator, sizes)
+    return _integers(node, sizes)
 
 
-def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _Sizes:
+def _sizes(node: TfliteNode, rank: int) -> _Sizes:
     """Return the sizes of the layer, checked against all tensors."""
-    data, features, times, state = (converter.shape(operator.inputs[i]) for i in (0, 1, 2, STATE))
-    result = converter.shape(operator.outputs[0])
+    data, features, times, state = (node.shape(i) for i in (0, 1, 2, STATE))
+    result = node.result.shape
     if any(len(shape) != 2 or 0 in shape for shape in (data, features, times, state, result)):
         raise ModelError("one of its tensors is not a matrix")
     filters, memory = times
@@ -127,21 +127,19 @@ def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _
     return sizes
 
 
-def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtype: str) -> Array:
+def _bias(node: TfliteNode, units: int, dtype: str) -> Array:
     """Return the bias; zeros without a bias."""
-    if operator.inputs[3] < 0:
+    if not node.has(3):
         return np.zeros(units, dtype)
-    bias = converter.constant(operator, 3)
+    bias = node.constant(3)
     if bias.shape != (units,) or bias.dtype != np.dtype(dtype):
         raise ModelError(f"its bias is {bias.dtype}{list(bias.shape)}, not {dtype}[{units}]")
     return np.asarray(bias)
 
 
-def _floats(
-    converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes, function: int
-) -> list[Expr]:
-    op, emit = relax.op, converter.emit
-    data, features, times, state = (converter.value(operator.inputs[i]) for i in (0, 1, 2, STATE))
+def _floats(node: TfliteNode, sizes: _Sizes, function: int) -> list[Expr]:
+    op, emit = relax.op, node.emit
+    data, features, times, state = (node.value(i) for i in (0, 1, 2, STATE))
     if any(tvm_api.dtype_of(item) != "float32" for item in (features, times, state)):
         raise ModelError("its weights or its state are not float32")
     filters, memory = sizes.filters, sizes.memory
@@ -155,15 +153,13 @@ def _floats(
     rows = emit(op.reshape(new, (sizes.batch, sizes.units, sizes.rank * memory)))
     weights = emit(op.reshape(times, (1, sizes.units, sizes.rank * memory)))
     total = emit(op.sum(emit(op.multiply(rows, weights)), [2]))
-    bias = _bias(converter, operator, sizes.units, "float32")
+    bias = _bias(node, sizes.units, "float32")
     result = emit(op.add(total, relax.const(bias)))
-    return [converter.quantized(operator, result, function), new]
+    return [node.quantized(result, function), new]
 
 
-def _integers(converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes) -> list[Expr]:
-    data, features, times, state = (
-        scale_of(converter, operator.inputs[i]) for i in (0, 1, 2, STATE)
-    )
+def _integers(node: TfliteNode, sizes: _Sizes) -> list[Expr]:
+    data, features, times, state = (scale_of(node.tensor(i)) for i in (0, 1, 2, STATE))
     if times.dtype != state.dtype or (data.dtype, features.dtype) != ("int8", "int8"):
         raise ModelError(
             f"its data is {data.dtype}, its weights {features.dtype} and {times.dtype}, its state "
@@ -171,16 +167,16 @@ def _integers(converter: TfliteConverter, operator: TfliteOperator, sizes: _Size
         )
     if features.zero_point or times.zero_point:
         raise ModelError("its weights have a zero point")
-    result = scale_of(converter, operator.outputs[0])
-    _check_bias(converter, operator, state, times)
+    result = scale_of(node.result)
+    _check_bias(node, state, times)
     # In float32, like the reference.
     with as_refusals():
         first = quantize_multiplier(float(data.scale * features.scale / state.scale))
         second = quantize_multiplier(float(state.scale * times.scale / result.scale))
-    weights = converter.constant(operator, 1)
+    weights = node.constant(1)
     limits = np.iinfo(state.dtype)
     state_call = SvdfState(
-        output_shape=converter.shape(operator.inputs[STATE]),
+        output_shape=node.shape(STATE),
         output_dtype=state.dtype,
         output_zero_point=state.zero_point,
         clip=(int(limits.min), int(limits.max)),
@@ -189,29 +185,27 @@ def _integers(converter: TfliteConverter, operator: TfliteOperator, sizes: _Size
         shift=first[1],
     ).call(
         [
-            converter.value(operator.inputs[0]),
+            node.value(0),
             relax.const(weights),
             relax.const(
                 bias_without_zero_point(np.zeros(len(weights), np.int32), weights, data.zero_point)
             ),
-            converter.value(operator.inputs[STATE]),
+            node.value(STATE),
         ],
         None,
     )
-    new = converter.emit(state_call)
-    over_time = converter.constant(operator, 2).reshape(sizes.units, sizes.rank * sizes.memory)
-    bias = _bias(converter, operator, sizes.units, "int32")
-    parameters = Svdf(**result_fields(converter, operator), multiplier=second[0], shift=second[1])
+    new = node.emit(state_call)
+    over_time = node.constant(2).reshape(sizes.units, sizes.rank * sizes.memory)
+    bias = _bias(node, sizes.units, "int32")
+    parameters = Svdf(**result_fields(node), multiplier=second[0], shift=second[1])
     bias = bias_without_zero_point(bias, over_time, state.zero_point)
     return [parameters.call([new, relax.const(over_time), relax.const(bias)], None), new]
 
 
-def _check_bias(
-    converter: TfliteConverter, operator: TfliteOperator, state: Scale, times: Scale
-) -> None:
-    if operator.inputs[3] < 0 or not converter.tensor(operator.inputs[3]).scales.size:
+def _check_bias(node: TfliteNode, state: Scale, times: Scale) -> None:
+    if not node.has(3) or not node.tensor(3).scales.size:
         return
-    bias = scale_of(converter, operator.inputs[3])
+    bias = scale_of(node.tensor(3))
     if abs(float(bias.scale) - float(state.scale * times.scale)) >= BIAS_TOLERANCE:
         raise ModelError("its bias has another scale than the products of state and weights")
 

@@ -14,7 +14,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
 from umakit.operators.parameters import CommonFields
 from umakit.operators.requantize import Requantize
 from umakit.operators.tensors import Array, NoIntegerForm, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator
+from umakit.operators.tflite import TfliteNode, TfliteTensor
 from umakit.tvm_api import Expr, relax
 
 TFLM = Arithmetic.TFLM
@@ -29,44 +29,39 @@ def as_refusals() -> Iterator[None]:
         raise ModelError(str(reason)) from None
 
 
-def scale_of(converter: TfliteConverter, number: int) -> Scale:
+def scale_of(tensor: TfliteTensor) -> Scale:
     """Return the only scale of a tensor."""
-    tensor = converter.tensor(number)
     if tensor.scales.size != 1:
         raise ModelError(f"tensor {tensor.name!r} has {tensor.scales.size} scales")
     return Scale(tensor.scales[0], int(tensor.zero_points[0]), tensor.dtype)
 
 
-def result_fields(
-    converter: TfliteConverter, operator: TfliteOperator, activation: int = 0
-) -> CommonFields:
+def result_fields(node: TfliteNode, activation: int = 0) -> CommonFields:
     """Return the fields of all `Parameters`, for an operator's result.
 
     Args:
         activation: fused activation, a number of the schema.
     """
-    scale = scale_of(converter, operator.outputs[0])
+    scale = scale_of(node.result)
     return {
-        "output_shape": converter.shape(operator.outputs[0]),
+        "output_shape": node.result.shape,
         "output_dtype": scale.dtype,
         "output_zero_point": scale.zero_point,
-        "clip": converter.clip(operator, activation),
+        "clip": node.clip(activation),
         "rounding": TFLM.value,
     }
 
 
-def lookup(
-    converter: TfliteConverter, operator: TfliteOperator, table: Array, function: str
-) -> Expr:
+def lookup(node: TfliteNode, table: Array, function: str) -> Expr:
     """Return a function of the first input, int8, as a table.
 
     Args:
         table: 256 results for -128, ..., 127, not limited to the dtype yet.
     """
-    fields = result_fields(converter, operator)
+    fields = result_fields(node)
     values = np.clip(table, *fields["clip"]).astype(fields["output_dtype"])
     parameters = Lookup(**fields, function=function)
-    return parameters.call([converter.value(operator.inputs[0]), relax.const(values)], None)
+    return parameters.call([node.value(0), relax.const(values)], None)
 
 
 def bias_without_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
@@ -92,21 +87,19 @@ LEFT_SHIFT = 20
 INT32_BITS = 31
 
 
-def rescaled_sum(
-    converter: TfliteConverter, operator: TfliteOperator, total: Expr, source: Scale, terms: int
-) -> Expr:
+def rescaled_sum(node: TfliteNode, total: Expr, source: Scale, terms: int) -> Expr:
     """Integers of the result's scale from int32 sums of `terms` integers less zero points."""
     if (terms * source.magnitude + abs(source.zero_point)) << (LEFT_SHIFT - 1) >= 2**INT32_BITS:
         raise ModelError(
             f"sums of {terms} integers overflow the 32 bits of its kernel",
             fix="add less at a time, or leave the operator in float",
         )
-    result = scale_of(converter, operator.outputs[0])
+    result = scale_of(node.result)
     factor = 2.0 * float(source.scale) / ((1 << LEFT_SHIFT) * float(result.scale))
     multiplier, shift = smaller_than_one(factor, "the ratio of its scales")
-    fine = converter.emit(relax.op.multiply(total, relax.const(np.int32(1 << (LEFT_SHIFT - 1)))))
+    fine = node.emit(relax.op.multiply(total, relax.const(np.int32(1 << (LEFT_SHIFT - 1)))))
     parameters = Requantize(
-        **result_fields(converter, operator), input_zero_point=0, multiplier=multiplier,
+        **result_fields(node), input_zero_point=0, multiplier=multiplier,
         shift=shift,
     )  # fmt: skip
     return parameters.call([fine], None)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import tflite
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.tflite.graph import TfliteGraph, quantized_axis
-from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
+from umakit.operators.tflite import CONVERSIONS, TfliteNode, TfliteOperator, TfliteTensor
 from umakit.tvm_api import Expr, relax
 
 frontend = tvm_api.tflite_frontend()
@@ -49,7 +49,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             ModelError: an option is not supported.
             Exception: any error of TVM's converter.
         """
-        value = CONVERSIONS[operator.code].convert(self, operator)
+        value = CONVERSIONS[operator.code].convert(TfliteNode(self, operator))
         if isinstance(value, list):
             return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
@@ -84,10 +84,6 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def tensor(self, number: int) -> TfliteTensor:
         """Return the file's description of a tensor."""
         return self._graph.tensors[number]
-
-    def shape(self, number: int) -> tuple[int, ...]:
-        """Return the shape of a tensor."""
-        return self._graph.tensors[number].shape
 
     def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
         """Return the values of an input that must be constant.
@@ -160,10 +156,6 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             for bound in bounds
         )
         return low, high
-
-    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Expr:
-        """Return dequantize, `function`, quantize from the first input to the operator's result."""
-        return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
 
     # --- TVM's hooks --------------------------------------------------------------------------
 
