@@ -6,7 +6,6 @@ The source is kernels/internal/reference/div.h with TensorFlow Lite Micro's div.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,14 +14,14 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
 from umakit.operators.kernels import loops as ir
-from umakit.operators.kernels.elementwise import broadcast
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import Shapes, register
 from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import result_fields, scale_of
-from umakit.tvm_api import int32, int64
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, int32, int64
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -81,16 +80,10 @@ def convert(node: TfliteNode) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    operands = ir.buffers(("left", "right"), shapes, dtypes)
-    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
-
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        place = ir.unflatten(i, parameters.output_shape)
+    def one(output: Buffer, at: list[PrimExpr], *pair: PrimExpr) -> Stmt:
         elements = [
-            int32(operand[tuple(broadcast(place, shape))]) - int32(zero_point)
-            for operand, shape, zero_point in zip(
-                operands, shapes, parameters.zero_points, strict=True
-            )
+            int32(element) - int32(zero_point)
+            for element, zero_point in zip(pair, parameters.zero_points, strict=True)
         ]
         # In memory: TVM would put the formulas of variables in their place again and again.
         local = tirx.decl_buffer([4], "int32", "parts", scope="local")
@@ -126,10 +119,10 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
             tirx.Bind(given, elements[0]),
             tirx.Bind(divisor, elements[1]),
             *(tirx.BufferStore(local, item, [int32(n)]) for n, item in enumerate(stores)),
-            ir.store_shifted(output, place, scaled, parameters.output_zero_point, parameters),
+            ir.store_shifted(output, at, scaled, parameters.output_zero_point, parameters),
         )
 
-    return ir.kernel([*operands, output], ir.loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("left", "right"), one)
 
 
 register(

@@ -21,8 +21,8 @@ from umakit import tvm_api
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.elementwise import broadcast
-from umakit.operators.kernels.loops import buffer, buffers, kernel, loop, store_shifted, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
+from umakit.operators.kernels.loops import store_shifted
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
@@ -30,7 +30,7 @@ from umakit.operators.parameters import CommonFields, Pair, Parameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
 from umakit.operators.tensors import Array, NoIntegerForm, Scale
-from umakit.tvm_api import PrimExpr, int32, int64, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, int64, tirx
 
 MOST_BITS = 60
 """Maximum number of bits of an intermediate result."""
@@ -280,24 +280,19 @@ def derive_pair(
     return parameters.call([operand.integers for operand in operands], result.span)
 
 
-def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (left, right, output) of a sum or product."""
-    left, right = buffers(("left", "right"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    widened = int64 if any(dtype.endswith("16") for dtype in dtypes) else int32
 
-    def one(i: PrimExpr) -> tvm_api.Stmt:
-        place = unflatten(i, parameters.output_shape)
+    def one(output: Buffer, place: list[PrimExpr], *pair: PrimExpr) -> Stmt:
         a, b = (
-            int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
-            for operand, shape, offset in zip(
-                (left, right), shapes, parameters.offsets, strict=True
-            )
+            widened(int32(element) + int32(offset))
+            for element, offset in zip(pair, parameters.offsets, strict=True)
         )
-        wide = any(dtype.endswith("16") for dtype in dtypes)
-        value = _combined(parameters, *((int64(a), int64(b)) if wide else (a, b)))
+        value = _combined(parameters, a, b)
         return store_shifted(output, place, value, parameters.output_offset, parameters)
 
-    return kernel([left, right, output], loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("left", "right"), one)
 
 
 def _combined(parameters: Float32Pair, a: PrimExpr, b: PrimExpr) -> PrimExpr:

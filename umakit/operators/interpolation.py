@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,11 +11,11 @@ import numpy as np
 from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
 from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
-from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Shapes, register
 from umakit.operators.tables.straight_lines import LEAST_CORRECTIONS
-from umakit.tvm_api import PrimExpr, PrimFunc, Stmt, int32, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 
 @dataclass(frozen=True)
@@ -40,20 +39,15 @@ class Interpolation(Parameters):
 
 
 def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
-    """Return the kernel (data, table, output)."""
-    shape = shapes[0]
-    data = buffer("data", shape, dtypes[0])
-    table = buffer("table", shapes[1], parameters.output_dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
     least = 2**15 if dtypes[0] == "int16" else 0
     step, bits = 1 << parameters.step_bits, parameters.correction_bits
     values, width = _values(parameters.step_bits), 8 * np.dtype(parameters.output_dtype).itemsize
     packed = width // max(bits, 1)
 
-    def one(i: PrimExpr) -> Stmt:
-        place = int32(data[tuple(unflatten(i, shape))]) + int32(least)
+    def one(output: Buffer, at: list[PrimExpr], element: PrimExpr, table: Buffer) -> Stmt:
+        place = int32(element) + int32(least)
         index, rest = place >> int32(parameters.step_bits), place & int32(step - 1)
-        begin, end = (int32(table[at]) for at in (index, index + int32(1)))
+        begin, end = (int32(table[n]) for n in (index, index + int32(1)))
         both = begin * (int32(step) - rest) + end * rest
         value = both >> int32(parameters.step_bits)
         if bits:
@@ -63,10 +57,9 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> Pri
             sign = -LEAST_CORRECTIONS[bits]
             field = (word >> shift) & int32((1 << bits) - 1)
             value += (field ^ int32(sign)) - int32(sign) if sign else field
-        result = value.astype(parameters.output_dtype)
-        return tirx.BufferStore(output, result, unflatten(i, parameters.output_shape))
+        return tirx.BufferStore(output, value.astype(parameters.output_dtype), at)
 
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "table"), one, tables=1)
 
 
 def _values(step_bits: int) -> int:

@@ -19,8 +19,8 @@ from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.elementwise import factor_by_sign
-from umakit.operators.kernels.loops import buffer, kernel, loop, sequence, store_shifted, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel, factor_by_sign
+from umakit.operators.kernels.loops import sequence, store_shifted
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import quantize_multiplier
@@ -30,7 +30,7 @@ from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
 from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
-from umakit.tvm_api import int32, relax, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -102,27 +102,20 @@ def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
     return parameters.call([source.integers], result.span)
 
 
-def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    data = buffer("data", shapes[0], dtypes[0])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        value = tirx.Var("value", "int32")
-        element = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
+def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr) -> Stmt:
+        value, result = tirx.Var("value", "int32"), tirx.Var("result", "int32")
         factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
-        scaled = requantize(value, *factor, parameters.arithmetic)
-        result = tirx.Var("result", "int32")
-        signed: tvm_api.PrimExpr = result
+        signed: PrimExpr = result
         if parameters.negated:
             signed = tirx.Select(value < int32(0), int32(0) - result, result)
-        place = unflatten(i, parameters.output_shape)
         return sequence(
-            tirx.Bind(value, element),
-            tirx.Bind(result, scaled),
+            tirx.Bind(value, int32(element) - int32(parameters.input_zero_point)),
+            tirx.Bind(result, requantize(value, *factor, parameters.arithmetic)),
             store_shifted(output, place, signed, parameters.output_zero_point, parameters),
         )
 
-    return kernel([data, output], loop("i", math.prod(shapes[0]), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data",), one)
 
 
 def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:

@@ -7,7 +7,6 @@ see `tables.functions`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,11 +18,11 @@ from umakit.operators.drawing import Random, Settings, Tensor
 from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
-from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import Shapes, register
 from umakit.operators.tensors import Array, NoIntegerForm, Quantized, Scale
-from umakit.tvm_api import Expr, int32, relax, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -89,18 +88,13 @@ def _table_call(
     return parameters.call([source.integers, constant], result.span)
 
 
-def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    shape = shapes[0]
-    data = buffer("data", shape, dtypes[0])
-    table = buffer("table", [256], parameters.output_dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     least = 128 if dtypes[0] == "int8" else 0
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
-        return tirx.BufferStore(output, table[index], unflatten(i, parameters.output_shape))
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr, table: Buffer) -> Stmt:
+        return tirx.BufferStore(output, table[int32(element) + int32(least)], place)
 
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "table"), one, tables=1)
 
 
 def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:

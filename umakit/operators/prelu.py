@@ -6,7 +6,6 @@ Source is TensorFlow Lite Micro's `prelu_common.cc`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,15 +14,15 @@ from umakit.operators.derivation.expressions import with_scalar
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels import loops as ir
-from umakit.operators.kernels.elementwise import broadcast, factor_by_sign
+from umakit.operators.kernels.elementwise import elementwise_kernel, factor_by_sign
+from umakit.operators.kernels.loops import sequence, store_rescaled
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import Order, Recognition, Shapes, register
 from umakit.operators.tensors import Definition, NoIntegerForm, Quantized
 from umakit.operators.tflite import TfliteNode, converts
-from umakit.tvm_api import Call, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
+from umakit.tvm_api import Buffer, Call, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -88,23 +87,17 @@ def _call(result: Result, source: Quantized, slopes: Quantized, arithmetic: Arit
 
 
 def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
-    data, slopes = ir.buffers(("data", "slopes"), shapes, dtypes)
-    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
-
-    def one(i: PrimExpr) -> Stmt:
+    def one(output: Buffer, place: list[PrimExpr], data: PrimExpr, slopes: PrimExpr) -> Stmt:
         value, slope = tirx.Var("value", "int32"), tirx.Var("slope", "int32")
-        place = ir.unflatten(i, parameters.output_shape)
-        element = data[tuple(broadcast(place, shapes[0]))]
         product = tirx.Select(value < int32(0), value * slope, value)
         factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
-        return ir.sequence(
-            tirx.Bind(value, int32(element) - int32(parameters.zero_points[0])),
-            tirx.Bind(slope, int32(slopes[tuple(broadcast(place, shapes[1]))])
-                      - int32(parameters.zero_points[1])),
-            ir.store_rescaled(output, place, product, factor, parameters),
-        )  # fmt: skip
+        return sequence(
+            tirx.Bind(value, int32(data) - int32(parameters.zero_points[0])),
+            tirx.Bind(slope, int32(slopes) - int32(parameters.zero_points[1])),
+            store_rescaled(output, place, product, factor, parameters),
+        )
 
-    return ir.kernel([data, slopes, output], ir.loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "slopes"), one)
 
 
 register(

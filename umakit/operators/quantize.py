@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +15,8 @@ from umakit.operators.drawings.families import common_fields, shape_of, zero_poi
 from umakit.operators.drawings.layers import Inputs, Made, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import buffer, kernel, loop, sequence, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
+from umakit.operators.kernels.loops import sequence
 from umakit.operators.multipliers import check_headroom
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import Parameters
@@ -24,7 +24,7 @@ from umakit.operators.registry import FLOATS, Recognition, Shapes, register
 from umakit.operators.requantize import Requantize
 from umakit.operators.tflite import QUANTIZED, TfliteNode, converts, imported
 from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
-from umakit.tvm_api import Expr, int32, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,10 @@ def _derive(island: Island) -> Expr:
     return parameters.call([result.call.args[0], divisor], result.span)
 
 
-def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (data, scale, output) from float32 to integers, ties away from zero."""
-    shape = shapes[0]
-    data, scale = buffer("data", shape, "float32"), buffer("scale", [1], "float32")
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr, scale: Buffer) -> Stmt:
         quotient, whole = tirx.Var("quotient", "float32"), tirx.Var("whole", "float32")
         rest, half = quotient - whole, tvm_api.float_value(0.5)
         up, down, zero = (tvm_api.float_value(float(step)) for step in (1, -1, 0))
@@ -58,15 +55,14 @@ def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.
         # Clipped before the conversion, which is undefined in C for large numbers.
         low, high = (tvm_api.float_value(b - parameters.output_zero_point) for b in parameters.clip)
         rounded = tirx.max(tirx.min(whole + step, high), low)
-        place = unflatten(i, parameters.output_shape)
         integer = int32(rounded) + int32(parameters.output_zero_point)
         return sequence(
-            tirx.Bind(quotient, data[tuple(unflatten(i, shape))] / scale[int32(0)]),
+            tirx.Bind(quotient, element / scale[int32(0)]),
             tirx.Bind(whole, tirx.trunc(quotient)),
             tirx.BufferStore(output, integer.astype(parameters.output_dtype), place),
         )
 
-    return kernel([data, scale, output], loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "scale"), one, tables=1)
 
 
 def _floats(settings: Settings, data: Tensor | None) -> Inputs:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,13 +11,14 @@ from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.loops import buffer, kernel, loop, store_rescaled, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
+from umakit.operators.kernels.loops import store_rescaled
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import Quantized
-from umakit.tvm_api import Expr, PrimExpr, PrimFunc, Stmt, int32
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,13 @@ def _derive(island: Island) -> Expr:
 
 
 def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
-    data = buffer("data", shapes[0], dtypes[0])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(i: PrimExpr) -> Stmt:
-        value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
-        place = unflatten(i, parameters.output_shape)
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr) -> Stmt:
+        value = int32(element) - int32(parameters.input_zero_point)
         return store_rescaled(output, place, value, factor, parameters)
 
-    return kernel([data, output], loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data",), one)
 
 
 def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:

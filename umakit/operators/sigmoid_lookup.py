@@ -7,7 +7,6 @@ The arithmetic is from TensorFlow Lite Micro's `integer_ops/logistic.h` and `int
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels import loops as ir
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.numeric.fixed_point import shift_right_rounding
 from umakit.operators.parameters import Parameters
@@ -32,7 +32,7 @@ from umakit.operators.tables.activations import (
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm, Quantized, Scale
 from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
-from umakit.tvm_api import Expr, PrimExpr, int32, relax, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 LAST_SEGMENT = 254
 """Index of the last segment of the table of 256 values; beyond it the functions are constant."""
@@ -72,21 +72,15 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
     return parameters.call([source.integers, table], result.span)
 
 
-def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits."""
-    shape = shapes[0]
-    data, table = ir.buffer("data", shape, dtypes[0]), ir.buffer("table", shapes[1], dtypes[1])
-    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
-    argument = (parameters.multiplier, parameters.shift)
+def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
+    argument, tanh = (parameters.multiplier, parameters.shift), parameters.function == "tanh"
 
-    def one(i: PrimExpr) -> tvm_api.Stmt:
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr, table: Buffer) -> Stmt:
         steps = ir.Statements()
-        value = int32(data[tuple(ir.unflatten(i, shape))])
-        result = between(steps, table, value, argument, tanh=parameters.function == "tanh")
-        place = ir.unflatten(i, parameters.output_shape)
+        result = between(steps, table, int32(element), argument, tanh=tanh)
         return ir.sequence(*steps.list, ir.store_shifted(output, place, result, 0, parameters))
 
-    return ir.kernel([data, table, output], ir.loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "table"), one, tables=1)
 
 
 def between(

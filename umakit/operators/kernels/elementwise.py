@@ -10,35 +10,61 @@ from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import CommonScaleParameters, Parameters
 from umakit.operators.registry import Shapes
-from umakit.tvm_api import Expr, PrimExpr, PrimFunc, Stmt, int32, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 Combine = Callable[[PrimExpr, PrimExpr], tuple[Sequence[Stmt], PrimExpr]]
 """(left element, right element) -> statements, int32 value to rescale."""
 
 
+def elementwise_kernel(
+    parameters: Parameters,
+    shapes: Shapes,
+    dtypes: list[str],
+    names: Sequence[str],
+    one: Callable[..., Stmt],
+    tables: int = 0,
+    variable: str = "i",
+) -> PrimFunc:
+    """Return the kernel (operands, output) of an elementwise operator with broadcasting.
+
+    Args:
+        one: (output, indices, element of each operand, tables) -> statements that store a result.
+        tables: number of operands, the last ones, that `one` gets as buffers.
+        variable: name of the loop's variable in C.
+    """
+    operands = ir.buffers(names, shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    count = len(operands) - tables
+
+    def at(i: PrimExpr) -> Stmt:
+        place = ir.unflatten(i, parameters.output_shape)
+        elements = [
+            operand[tuple(broadcast(place, shape))]
+            for operand, shape in zip(operands[:count], shapes[:count], strict=True)
+        ]
+        return one(output, place, *elements, *operands[count:])
+
+    body = ir.loop(variable, math.prod(parameters.output_shape), at)
+    return ir.kernel([*operands, output], body)
+
+
 def binary_kernel(
     parameters: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
 ) -> PrimFunc:
-    """Return the kernel (left, right, output) of an elementwise operator with broadcasting.
+    """Return the kernel (left, right, output) of an operator that rescales a combined value.
 
     Args:
         combine: (left element, right element) -> statements and value.
         by: multiplier and shift of the combined value.
     """
-    operands = ir.buffers(("left", "right"), shapes, dtypes)
-    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(by[0]), int32(by[1]))
 
-    def one(i: PrimExpr) -> Stmt:
-        place = ir.unflatten(i, parameters.output_shape)
-        left, right = (
-            operand[tuple(broadcast(place, shape))]
-            for operand, shape in zip(operands, shapes, strict=True)
-        )
+    def one(output: Buffer, place: list[PrimExpr], left: PrimExpr, right: PrimExpr) -> Stmt:
         statements, value = combine(left, right)
         return ir.sequence(*statements, ir.store_rescaled(output, place, value, factor, parameters))
 
-    return ir.kernel([*operands, output], ir.loop("index", math.prod(parameters.output_shape), one))
+    names = ("left", "right")
+    return elementwise_kernel(parameters, shapes, dtypes, names, one, variable="index")
 
 
 def on_common_scale(
