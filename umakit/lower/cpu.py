@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,25 +198,26 @@ def _scheduled(
     return schedule_for_cpu(function) if tiled is None else tiled
 
 
+def prim_func_calls(main: Function) -> Iterator[tuple[str, Any]]:
+    """Return the calls of prim funcs in `main`, with the names of the prim funcs."""
+    for binding in tvm_api.bindings_of(main):
+        if tvm_api.operator_name(binding.value) == "call_tir":
+            yield str(binding.value.args[0].name_hint), binding.value
+
+
 def _functions_of(main: Function, rows: Collection[int]) -> set[str]:
     """Return the names of the prim funcs that compute some rows of the offload report."""
-    return {
-        str(binding.value.args[0].name_hint)
-        for binding in tvm_api.bindings_of(main)
-        if tvm_api.operator_name(binding.value) == "call_tir"
-        and not set(rows).isdisjoint(tvm_api.rows_of(binding.value))
-    }
+    calls = prim_func_calls(main)
+    return {name for name, call in calls if not set(rows).isdisjoint(tvm_api.rows_of(call))}
 
 
 def _constants(main: Function) -> dict[str, set[int]]:
     """Return the arguments that are constant in all calls of a prim func, by its name."""
     found: dict[str, set[int]] = {}
-    for binding in tvm_api.bindings_of(main):
-        if tvm_api.operator_name(binding.value) == "call_tir":
-            name = str(binding.value.args[0].name_hint)
-            arguments = enumerate(binding.value.args[1].fields)
-            here = {n for n, each in arguments if tvm_api.constant_array(each) is not None}
-            found[name] = found.get(name, here) & here
+    for name, call in prim_func_calls(main):
+        arguments = enumerate(call.args[1].fields)
+        here = {n for n, each in arguments if tvm_api.constant_array(each) is not None}
+        found[name] = found.get(name, here) & here
     return found
 
 
@@ -272,11 +273,7 @@ ConstantElements = list[Elements | None]
 def constant_elements(main: Function) -> dict[str, ConstantElements]:
     """Return the known elements of constant integer parameters, by the name of the prim func."""
     found: dict[str, ConstantElements] = {}
-    for binding in tvm_api.bindings_of(main):
-        call = binding.value
-        if tvm_api.operator_name(call) != "call_tir":
-            continue
-        name = str(call.args[0].name_hint)
+    for name, call in prim_func_calls(main):
         ranges = [_elements(argument) for argument in call.args[1].fields]
         found[name] = [
             _together(*both) for both in zip(found.get(name, ranges), ranges, strict=True)

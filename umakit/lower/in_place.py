@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from umakit import tvm_api
+from umakit.lower.loop_values import Views
 from umakit.tvm_api import Buffer, Call, PrimExpr, Stmt, TensorLoad
 
 tirx = tvm_api.tirx
@@ -96,20 +97,10 @@ class _Stores:
     """Stores and loads of a kernel, with views resolved to the underlying buffers."""
 
     def __init__(self, body: Stmt) -> None:
-        self._views: dict[Any, Any] = {}
-        for view in tvm_api.collect(body, tirx.DeclBuffer):
-            sources = tvm_api.buffers_in(view.data)
-            if len(sources) == 1:
-                self._views[view.buffer] = sources[0]
+        self.root = Views(body).root
         self._loads = tvm_api.collect(body, TensorLoad)
         self._stores: list[Store] = []
         self._walk(body, (), [])
-
-    def root(self, buffer: Buffer) -> Buffer:
-        """Return the buffer underlying a view, or the buffer itself."""
-        while buffer in self._views:
-            buffer = self._views[buffer]
-        return buffer
 
     def to(self, buffer: Buffer) -> list[Store]:
         """Return the stores to a buffer."""

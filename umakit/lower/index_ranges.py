@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.tvm_api import Buffer, Call, Expr, PrimExpr, Stmt, TensorLoad, Var
+from umakit.tvm_api import Buffer, Call, PrimExpr, Stmt, TensorLoad, Var
 
 tirx = tvm_api.tirx
 
@@ -304,9 +304,9 @@ def _hull(one: Range, other: Range) -> Range:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def called(call: Expr) -> str:
-    """Return the name of the operator of a TIR call, without its namespace."""
-    return str(getattr(call.op, "name", call.op)).rpartition(".")[2]
+def called(node: object) -> str:
+    """Return the name of a TIR call's operator, without its dialect; empty for other nodes."""
+    return str(getattr(getattr(node, "op", None), "name", "")).rpartition(".")[2]
 
 
 def within(found: Range, limits: Range) -> Range:

@@ -200,3 +200,19 @@ def has_hidden_accesses(statement: tvm_api.Stmt) -> bool:
     hidden = ("call_driver", "call_extern", "address_of", "tvm_access_ptr", "buffer_data")
     calls = tvm_api.collect(statement, tvm_api.Call)
     return any(called(call).endswith(hidden) for call in calls)
+
+
+class Views:
+    """The views that a body declares of buffers."""
+
+    def __init__(self, body: tvm_api.Stmt) -> None:
+        views = {
+            v.buffer: tvm_api.buffers_in(v.data) for v in tvm_api.collect(body, tirx.DeclBuffer)
+        }
+        self._sources = {view: found[0] for view, found in views.items() if len(found) == 1}
+
+    def root(self, buffer: tvm_api.Buffer) -> tvm_api.Buffer:
+        """Return the buffer below a view, or the buffer itself."""
+        while buffer in self._sources:
+            buffer = self._sources[buffer]
+        return buffer

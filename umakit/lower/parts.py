@@ -12,7 +12,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.lower.index_ranges import Fact, Ranges
-from umakit.lower.loop_values import MOST_TURNS, IndexSum, IndexSums, has_hidden_accesses
+from umakit.lower.loop_values import MOST_TURNS, IndexSum, IndexSums, Views, has_hidden_accesses
 from umakit.operators.kernels.loops import INDEPENDENT
 from umakit.tvm_api import Buffer, Stmt, TensorLoad, Var
 
@@ -161,12 +161,8 @@ class LoopProofs:
     def __init__(self, body: Stmt, shared: Collection[Buffer]) -> None:
         self._body = body
         self._shared = list(shared)
-        self._views: dict[Any, Any] = {}
+        self._root = Views(body).root
         self._ranges = Ranges({})
-        for view in tvm_api.collect(body, tirx.DeclBuffer):
-            sources = tvm_api.buffers_in(view.data)
-            if len(sources) == 1:
-                self._views[view.buffer] = sources[0]
         self._loops = tvm_api.collect(body, tirx.For)
         self._names_repeat = False
         self._note_variables()
@@ -196,11 +192,6 @@ class LoopProofs:
             if len(touching) != 1 or not isinstance(touching[0], tirx.For | tirx.AttrStmt):
                 return found
             level = tvm_api.flatten_statements(touching[0].body)
-
-    def _root(self, buffer: Buffer) -> Buffer:
-        while buffer in self._views:
-            buffer = self._views[buffer]
-        return buffer
 
     def _touches_shared(self, statement: Stmt) -> bool:
         if isinstance(statement, tirx.DeclBuffer):

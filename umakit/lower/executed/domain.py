@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.lower.index_ranges import called
 
 tirx = tvm_api.tirx
 
@@ -63,12 +64,6 @@ CALLS = {
 
 class Unknown(Exception):
     """A value or a number of turns depends on data."""
-
-
-def called(node: object) -> str:
-    """Return the name of a call's operator, without its dialect; empty for other nodes."""
-    name = str(getattr(getattr(node, "op", None), "name", ""))
-    return name.rpartition(".")[2]
 
 
 @dataclass(frozen=True)

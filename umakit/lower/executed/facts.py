@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.executed.domain import called
+from umakit.lower.index_ranges import called
 from umakit.operators.kernels.dot_forms import header_of_form
 from umakit.tvm_api import Call, TensorLoad, Var
 

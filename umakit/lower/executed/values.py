@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from umakit import tvm_api
-from umakit.lower.executed.domain import called
+from umakit.lower.index_ranges import called
 from umakit.operators.kernels.dot_forms import PREFIX
 
 tirx = tvm_api.tirx
