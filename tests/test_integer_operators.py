@@ -27,10 +27,12 @@ FOLDERS = ("backends", "cli", "sim", "templates")
 FAMILIES = {
     "umakit.operators.add": 2,
     "umakit.operators.argmax": 2,
+    "umakit.operators.avg_pool2d": 3,
     "umakit.operators.float32_pairs": 2,
     "umakit.operators.max_pool2d": 2,
     "umakit.operators.mean": 2,
     "umakit.operators.sigmoid_lookup": 3,
+    "umakit.operators.softmax": 2,
     "umakit.operators.svdf": 2,
 }
 """Files of several operators, which share their parameters, derivation or kernel."""
