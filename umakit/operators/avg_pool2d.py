@@ -3,7 +3,7 @@
 
 `quantized.mean_pool2d` (data, multipliers int32[n], shifts int8[n]) has a multiplier per number of
 elements of a window. ONNX Runtime computes averages in float32; here the exact mean is rounded
-once, so results close to a tie may differ by one LSB. `quantized.global_avg_pool` (data [N, C, ...])
+once, X
 has the arithmetic of `MlasQLinearGlobalAveragePoolNchw`.
 """
 
