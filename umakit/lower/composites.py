@@ -9,8 +9,7 @@ from typing import Any
 from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError, UmakitError, short_path
 from umakit.lower.kernels import Kernel
-from umakit.lower.offload import pattern_of, prepare_offload
-from umakit.operators.offload.plain import rules
+from umakit.lower.offload import pattern_of, plain_rules, prepare_offload
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised, texts_in
 from umakit.registration.registered import RELAX_PHASES
@@ -166,7 +165,7 @@ class _CallRewriter(tvm_api.PyExprMutator):
         else:
             operands = list(call.args)
             prim_func = self._shared(
-                call.op, lambda: _lower_composite(name, function, backend, rules())
+                call.op, lambda: _lower_composite(name, function, backend, plain_rules())
             )
         several = isinstance(call.ty, tvm_api.TupleType)
         types = list(call.ty.fields) if several else call.ty

@@ -9,7 +9,7 @@ attribute. A TIR pass then replaces the loops by the driver call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from umakit import tvm_api
@@ -22,8 +22,8 @@ from umakit.operators.offload.pattern import OperatorPattern
 from umakit.operators.offload.reference import with_change_of_scale
 from umakit.operators.offload.rounding import function_of
 from umakit.operators.offload.weighted import ARRAYS, Weighted
-from umakit.operators.parameters import PREFIX
-from umakit.operators.registry import legalizations
+from umakit.operators.parameters import PREFIX, Parameters
+from umakit.operators.registry import Rule, legalizations, operators
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE, as_text
 from umakit.registration.backend import Backend
 from umakit.tvm_api import BlockBuilder, Call, Expr, Function, PrimFunc
@@ -137,3 +137,56 @@ def _shape(operand: Expr) -> tuple[int, ...]:
     if shape is None:
         raise LoweringError("an operand of an integer operator has no static shape")
     return shape
+
+
+CHANNELS_FIRST = "OIHW"
+"""Layout of weights of convolutions whose data are NCHW."""
+
+
+def plain_rules() -> dict[str, Rule]:
+    """Return the rules for `LegalizeOps` of operators in composites of a backend's own patterns.
+
+    Such a composite gets the operator's operands unchanged, and constants as pointers, so the CPU's
+    kernel, which prepares weights, cannot compute it. Loops run until a strategy or TIR pass
+    replaces them.
+    """
+    found = legalizations()
+    for operator in operators():
+        kinds = [kind for kind in operator.composites if issubclass(kind, Weighted)]
+        if kinds and operator.parameters is not None:
+            found[f"relax.{PREFIX}{operator.name}"] = _rule(operator.parameters, kinds[0])
+    return found
+
+
+def _rule(parameters: type[Parameters], kind: type[Weighted]) -> Rule:
+    def rule(builder: tvm_api.BlockBuilder, call: Call) -> Call:
+        layer = _layer(parameters.of(call), kind, call)
+        variable = builder.add_func(layer.reference_kernel(), tvm_api.operator_name(call)
+                                    .replace(".", "_"))  # fmt: skip
+        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(list(call.args)), call.ty)
+
+    return rule
+
+
+def _layer(parameters: Parameters, kind: type[Weighted], call: Call) -> Weighted:
+    shapes = [tvm_api.static_shape(operand) for operand in call.args]
+    data, weights, _, multipliers, _ = (shape or () for shape in shapes)
+    if None in shapes:
+        raise LoweringError("an integer operator's operand has no static shape")
+    layout = kind.AXES
+    if getattr(parameters, "layout", "") == "NCHW":
+        outputs, inputs, height, width = weights
+        weights, layout = (outputs, height, width, inputs), CHANNELS_FIRST
+    dtypes = [tvm_api.dtype_of(operand) for operand in call.args[1:]]
+    return kind(
+        **asdict(parameters),
+        data_shape=data,
+        data_dtype=tvm_api.dtype_of(call.args[0]),
+        weights_shape=weights,
+        stored_layout=layout,
+        stored_dtypes=tuple(zip(ARRAYS, dtypes, strict=True)),
+        scales=multipliers[0],
+        expanded=False,
+        fill=0,
+        zero_point_in_bias=False,
+    )

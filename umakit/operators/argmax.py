@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Network
 from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence, set_to, unflatten
-from umakit.operators.parameters import PREFIX, Parameters
+from umakit.operators.parameters import PREFIX, Parameters, whole_range
 from umakit.operators.registry import IntegerCall, Shapes, register
 from umakit.operators.tflite import Convert, TfliteNode, converts, one_axis
 from umakit.tvm_api import Call, PrimExpr, int32, relax, tirx
@@ -46,16 +44,9 @@ def replace_by(kind: type[ArgMax], call: Call, network: Network) -> Call:
     integers = tvm_api.dtype_of(call.args[0]) in ("int8", "uint8", "int16")
     if not integers or data_shape is None or shape is None or call.attrs.axis is None:
         return call
-    limits = np.iinfo("int32")
-    parameters = kind(
-        output_shape=shape,
-        output_dtype=tvm_api.dtype_of(call),
-        output_zero_point=0,
-        clip=(int(limits.min), int(limits.max)),
-        rounding=network.arithmetic.value,
-        axis=int(call.attrs.axis) % len(data_shape),
-    )
-    return parameters.call([call.args[0]], call.span)
+    fields, axis = whole_range(shape, "int32", network.arithmetic), int(call.attrs.axis)
+    parameters = kind(**fields, axis=axis % len(data_shape))
+    return replace(parameters, output_dtype=tvm_api.dtype_of(call)).call([call.args[0]], call.span)
 
 
 def as_int32(kind: type[ArgMax], cast: Call, network: Network) -> Call:

@@ -7,20 +7,17 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
 from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface
 from umakit.operators.kernels.loops import buffer, buffers, kernel, loops, sequence
-from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
 from umakit.operators.offload.generated import Generated, GeneratedPattern
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import as_call
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import Parameters, whole_range
 from umakit.operators.registry import Shapes, register, shape_of
 from umakit.operators.tflite import ANY, TfliteNode, converts, imported
 
@@ -47,15 +44,7 @@ class Concatenation(Parameters):
         if tvm_api.operator_name(call) != RELAX:
             return super().of(call)
         shape, dtype = shape_of(call), tvm_api.dtype_of(call)
-        limits = np.iinfo(dtype if "int" in dtype else "int8")
-        return cls(
-            output_shape=shape,
-            output_dtype=dtype,
-            output_zero_point=0,
-            clip=(int(limits.min), int(limits.max)),
-            rounding=Arithmetic.TFLM.value,
-            axis=int(call.attrs.axis or 0) % len(shape),
-        )
+        return cls(**whole_range(shape, dtype), axis=int(call.attrs.axis or 0) % len(shape))
 
 
 def _kernel(parameters: Concatenation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:

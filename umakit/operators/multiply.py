@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from umakit.operators.drawings import families
+from umakit.operators.drawings import pairs
 from umakit.operators.islands import Island
 from umakit.operators.kernels.elementwise import binary_kernel
 from umakit.operators.multipliers import check_headroom, fixed_points
@@ -98,7 +98,7 @@ register(
     kernel_of_operands=_kernel,
     recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
     takes_clip=True,
-    drawing=families.product_of_two(Multiply),
+    drawing=pairs.product(Multiply),
     patterns=(qmultiply,),
 )
 

@@ -19,7 +19,7 @@ from umakit.operators.islands import Island
 from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.matching import NotReadable
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import Parameters, whole_range
 from umakit.operators.registry import Recognition, Shapes, register, shape_of
 from umakit.operators.tables.functions import quantized
 from umakit.operators.tflite import ANY, TfliteNode, converts
@@ -56,13 +56,8 @@ class Pad(Parameters):
         if mode != "constant" or "int" not in dtype:
             raise NotReadable(f"a pad of {dtype}, {mode}: the accelerator pads with an integer")
         widths = [int(width) for width in call.attrs.pad_width]
-        limits = np.iinfo(dtype)
         return cls(
-            output_shape=shape_of(call),
-            output_dtype=dtype,
-            output_zero_point=0,
-            clip=(int(limits.min), int(limits.max)),
-            rounding=Arithmetic.TFLM.value,
+            **whole_range(shape_of(call), dtype),
             before=tuple(widths[::2]),
             after=tuple(widths[1::2]),
             pad_value=int(call.attrs.pad_value),

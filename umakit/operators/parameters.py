@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, TypedDict, TypeVar
 
+import numpy as np
+
 from umakit import tvm_api
-from umakit.operators.numeric.fixed_point import Rounding, rounding_named
+from umakit.operators.numeric.fixed_point import Arithmetic, Rounding, rounding_named
 from umakit.tvm_api import Call, Expr
 
 P = TypeVar("P", bound="Parameters")
@@ -43,6 +45,20 @@ class CommonFields(TypedDict):
     output_zero_point: int
     clip: Pair
     rounding: str
+
+
+def whole_range(
+    shape: tuple[int, ...], dtype: str, rounding: Arithmetic = Arithmetic.TFLM, zero_point: int = 0
+) -> CommonFields:
+    """Return the fields of a result of all integers of its dtype, of int8 for floats."""
+    limits = np.iinfo(dtype if "int" in dtype else "int8")
+    return {
+        "output_shape": shape,
+        "output_dtype": dtype,
+        "output_zero_point": zero_point,
+        "clip": (int(limits.min), int(limits.max)),
+        "rounding": rounding.value,
+    }
 
 
 @dataclass(frozen=True)

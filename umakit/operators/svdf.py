@@ -27,12 +27,11 @@ from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import shifted
 from umakit.operators.numeric.fixed_point import Array, quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import Parameters, whole_range
 from umakit.operators.registry import Shapes, register
 from umakit.operators.tensors import Scale
 from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import (
-    TFLM,
     as_refusals,
     bias_without_zero_point,
     result_fields,
@@ -174,32 +173,17 @@ def _integers(node: TfliteNode, sizes: _Sizes) -> list[Expr]:
         first = quantize_multiplier(float(data.scale * features.scale / state.scale))
         second = quantize_multiplier(float(state.scale * times.scale / result.scale))
     weights = node.constant(1)
-    limits = np.iinfo(state.dtype)
-    state_call = SvdfState(
-        output_shape=node.shape(STATE),
-        output_dtype=state.dtype,
-        output_zero_point=state.zero_point,
-        clip=(int(limits.min), int(limits.max)),
-        rounding=TFLM.value,
-        multiplier=first[0],
-        shift=first[1],
-    ).call(
-        [
-            node.value(0),
-            relax.const(weights),
-            relax.const(
-                bias_without_zero_point(np.zeros(len(weights), np.int32), weights, data.zero_point)
-            ),
-            node.value(STATE),
-        ],
-        None,
-    )
-    new = node.emit(state_call)
+    fields = whole_range(node.shape(STATE), state.dtype, zero_point=state.zero_point)
+    no_bias = np.zeros(len(weights), np.int32)
+    bias = relax.const(bias_without_zero_point(no_bias, weights, data.zero_point))
+    operands = [node.value(0), relax.const(weights), bias, node.value(STATE)]
+    updated = SvdfState(**fields, multiplier=first[0], shift=first[1])
+    new = node.emit(updated.call(operands, None))
     over_time = node.constant(2).reshape(sizes.units, sizes.rank * sizes.memory)
-    bias = _bias(node, sizes.units, "int32")
+    given = _bias(node, sizes.units, "int32")
     parameters = Svdf(**result_fields(node), multiplier=second[0], shift=second[1])
-    bias = bias_without_zero_point(bias, over_time, state.zero_point)
-    return [parameters.call([new, relax.const(over_time), relax.const(bias)], None), new]
+    bias = relax.const(bias_without_zero_point(given, over_time, state.zero_point))
+    return [parameters.call([new, relax.const(over_time), bias], None), new]
 
 
 def _check_bias(node: TfliteNode, state: Scale, times: Scale) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from umakit.operators import drawing as draw
-from umakit.operators.drawings.scales import SCALES, SPREAD, WEIGHTED_SCALES, factors, weights_of
-from umakit.operators.parameters import BIAS_DTYPES, Parameters
+from umakit.operators.drawings.scales import SCALES, WEIGHTED_SCALES, weights_of
+from umakit.operators.parameters import Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
 ZERO_POINTS = (0, -128, 127, 3, -7, 64)
@@ -171,24 +171,3 @@ def sides_of(
     other = draw.Tensor(tuple(right), dtype, zero_point_of(settings, "right_zero_point"), layout)
     result = tuple(max(pair) for pair in zip(first.shape, other.shape, strict=True))
     return first, other, result
-
-
-def product_of_two(kind: Callable[..., Parameters]) -> draw.Drawing:
-    """Return the drawing of a product."""
-
-    def build(settings: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
-        left, right, shape = sides_of(settings, data)
-        zero_point = zero_point_of(settings, "output_zero_point")
-        width = 256 if left.dtype in BIAS_DTYPES else 1
-        multipliers, shifts = factors(settings, SPREAD * width, 1, random)
-        parameters = kind(
-            **common_fields(settings, shape, zero_point),
-            zero_points=(left.zero_point, right.zero_point),
-            multiplier=int(multipliers[0]),
-            shift=int(shifts[0]),
-        )
-        step = draw.parameters_step(parameters, [draw.Input(0), draw.Input(1)])
-        made = draw.Tensor(shape, left.dtype, zero_point, left.layout)
-        return draw.Drawn((left, right), (step,), made, math.prod(shape))
-
-    return draw.Drawing(ELEMENTWISE, build, ("size", "other"))

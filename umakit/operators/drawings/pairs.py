@@ -33,7 +33,7 @@ from umakit.operators.drawings.scales import SCALES, SPREAD, factors
 from umakit.operators.multipliers import check_headroom, fixed_points, multiplier_of
 from umakit.operators.multipliers import reduced_multipliers as reduced
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import BIAS_DTYPES, Parameters
 from umakit.operators.tensors import NoIntegerForm, Scale
 
 MATRICES: Choices = {
@@ -62,6 +62,21 @@ def fields_of(settings: Settings, inputs: Inputs) -> dict[str, Any]:
         **common_fields(settings, shape, zero_point),
         "zero_points": (left.zero_point, right.zero_point),
     }
+
+
+def product(kind: Callable[..., Parameters]) -> Drawing:
+    """Return the drawing of a product."""
+
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
+        width = 256 if inputs[0].dtype in BIAS_DTYPES else 1
+        (multiplier,), (shift,) = factors(settings, SPREAD * width, 1, random)
+        fields = fields_of(settings, inputs)
+        return kind(**fields, multiplier=int(multiplier), shift=int(shift)), []
+
+    def work(parameters: Parameters, inputs: Inputs) -> int:
+        return math.prod(parameters.output_shape)
+
+    return layer(make, _two, ELEMENTWISE, work=work)
 
 
 def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Drawing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from umakit.operators.drawings.layers import IMAGES, Inputs, Made, image_input, 
 from umakit.operators.drawings.scales import SCALES
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import Parameters, whole_range
 from umakit.operators.tensors import Scale
 
 FACTORS = {"usual": 1.0, "tie": 1.0, "threshold": 0.5, "small": 1 / 64, "large": 8.0}
@@ -98,15 +97,8 @@ def extreme(kind: Callable[..., Parameters]) -> Drawing:
         axis = len(data.shape) - 1 - int(settings["axis"])
         if axis < 0:
             raise NotDrawable("too few axes")
-        limits = np.iinfo("int32")
-        fields: dict[str, Any] = {
-            "output_shape": without(data.shape, (axis,), settings["keep"] == 1),
-            "output_dtype": "int32",
-            "output_zero_point": 0,
-            "clip": (int(limits.min), int(limits.max)),
-            "rounding": Arithmetic.TFLM.value,
-        }
-        return kind(**fields, axis=axis), []
+        shape = without(data.shape, (axis,), settings["keep"] == 1)
+        return kind(**whole_range(shape, "int32"), axis=axis), []
 
     family = {name: TENSOR[name] for name in ("axes", "size", "other", "dtype", "input_zero_point")}
     family |= {"values": TENSOR["values"], "axis": (0, 1, 2, 3), "keep": (0, 1)}
