@@ -20,11 +20,7 @@ from umakit.operators.drawing import Array, NotDrawable, Random, Settings, Tenso
 from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.kernels import loops as ir
-from umakit.operators.numeric.fixed_point import (
-    high_product,
-    quantize_multiplier,
-    shift_right_rounding,
-)
+from umakit.operators.numeric import fixed_point
 from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import Shapes, register
@@ -87,16 +83,17 @@ def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax
     Raises:
         ModelError: the fixed point does not hold the scale.
     """
-    multiplier, shift = quantize_multiplier(min(scale * 2.0**FRACTION, 2.0**31 - 1.0))
+    multiplier, shift = fixed_point.quantize_multiplier(min(scale * 2.0**FRACTION, 2.0**31 - 1.0))
     if shift < 1:
         raise ModelError("its input's scale is below the smallest of its fixed point")
     radius = math.floor((2**INTEGER_BITS - 1) * 2.0**FRACTION / 2.0**shift)
     back = smaller_than_one(2.0 ** (31 - shift) / multiplier, "the inverse of its input's scale")
     with as_refusals():
         exponentials = exponential_table(scale)
-    terms = [shift_right_rounding(int(item), SUM_BITS) for item in exponentials]
+    terms = [fixed_point.shift_right_rounding(int(item), SUM_BITS) for item in exponentials]
     differences = [
-        high_product(-d * 2**shift, multiplier) if d <= radius else 0 for d in range(256)
+        fixed_point.high_product(-d * 2**shift, multiplier) if d <= radius else 0
+        for d in range(256)
     ]
     parameters = LogSoftmax(**common, least=-radius, multiplier=back[0], shift=back[1])
     return parameters, [np.array(table, np.int32) for table in (terms, differences)]

@@ -9,16 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from umakit.operators.drawing import (
-    Array,
-    Drawing,
-    Drawn,
-    Input,
-    Random,
-    Settings,
-    Tensor,
-    parameters_step,
-)
+from umakit.operators import drawing as draw
 from umakit.operators.drawings.families import ELEMENTWISE, common_fields, sides_of, zero_point_of
 from umakit.operators.drawings.scales import (
     LARGEST_MULTIPLIER,
@@ -34,20 +25,20 @@ TOTALS = {
 }  # fmt: skip
 """Factors of sums by the setting `scale`."""
 
-_TFLM: Settings = {"rounding": Arithmetic.TFLM.value}
+_TFLM: draw.Settings = {"rounding": Arithmetic.TFLM.value}
 
 Terms = tuple[int, int]
 
 
 def sum_of(
     kind: Callable[..., Parameters],
-    settings: Settings,
-    sides: tuple[Tensor, Tensor],
-    random: Random,
+    settings: draw.Settings,
+    sides: tuple[draw.Tensor, draw.Tensor],
+    random: draw.Random,
     *,
     sign: int = 1,
     constant: tuple[int, Sequence[int]] | None = None,
-) -> tuple[Parameters, tuple[Tensor, Tensor]]:
+) -> tuple[Parameters, tuple[draw.Tensor, draw.Tensor]]:
     """Return the parameters of a sum or difference, and both tensors with an element.
 
     At a `threshold`, an error of one LSB in a multiplier changes the result of two elements: half
@@ -88,11 +79,11 @@ def sum_of(
 
 
 def _elements(
-    sides: tuple[Tensor, Tensor],
+    sides: tuple[draw.Tensor, draw.Tensor],
     results: tuple[int, int],
     sign: int,
     constant: tuple[int, Sequence[int]] | None,
-    random: Random,
+    random: draw.Random,
 ) -> Terms | None:
     """Return an element of each side, with terms of one sign that the result may have."""
     for wanted in random.permutation([1, -1]):
@@ -130,9 +121,9 @@ def _results_of(sign: int, results: tuple[int, int]) -> range:
 def put_sum_on_threshold(
     terms: Terms,
     results: tuple[int, int],
-    factors: tuple[Array, Array],
+    factors: tuple[draw.Array, draw.Array],
     left_shift: int,
-    random: Random,
+    random: draw.Random,
     sign: int = 1,
 ) -> None:
     """Make the multipliers of a sum of two terms the least multipliers of a result, or one below.
@@ -177,14 +168,14 @@ def _is_multiplier(number: int) -> bool:
     return bool(LARGEST_MULTIPLIER // 2 < number <= LARGEST_MULTIPLIER)
 
 
-def sum_of_two(kind: Callable[..., Parameters], sign: int = 1) -> Drawing:
+def sum_of_two(kind: Callable[..., Parameters], sign: int = 1) -> draw.Drawing:
     """Return the drawing of a sum, or with sign -1 of a difference."""
 
-    def build(settings: Settings, data: Tensor | None, random: Random) -> Drawn:
+    def build(settings: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         left, right, shape = sides_of(settings, data)
         parameters, operands = sum_of(kind, settings, (left, right), random, sign=sign)
-        step = parameters_step(parameters, [Input(0), Input(1)])
-        made = Tensor(shape, left.dtype, parameters.output_zero_point, left.layout)
-        return Drawn(operands, (step,), made, math.prod(shape))
+        step = draw.parameters_step(parameters, [draw.Input(0), draw.Input(1)])
+        made = draw.Tensor(shape, left.dtype, parameters.output_zero_point, left.layout)
+        return draw.Drawn(operands, (step,), made, math.prod(shape))
 
-    return Drawing(ELEMENTWISE, build, ("size", "other"))
+    return draw.Drawing(ELEMENTWISE, build, ("size", "other"))

@@ -10,22 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.kernels import dot_products as dots
 from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import Constants, is_depthwise, window_axes
 from umakit.operators.kernels.dot_forms import PREFIX, DotForm
-from umakit.operators.kernels.dot_products import (
-    MOST_SUMS,
-    Function,
-    Layer,
-    Windows,
-    address,
-    call,
-    filled_up,
-    lie_as_copied,
-    local_address,
-    multiply_windows,
-    suits,
-)
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.tvm_api import Buffer, PrimExpr, Stmt, int32, tirx
@@ -39,7 +27,7 @@ def suits_convolution(
     layer: Constants,
 ) -> bool:
     """Whether a convolution suits these kernels; depthwise ones have one result per channel."""
-    if parameters.layout != "NHWC" or not suits(parameters, dtype, layer):
+    if parameters.layout != "NHWC" or not dots.suits(parameters, dtype, layer):
         return False
     if not is_depthwise(parameters, shape):
         return True
@@ -53,8 +41,8 @@ def conv2d(
     dtype: str,
     constants: Constants,
     at_once: int = 0,
-    most_sums: int = MOST_SUMS,
-) -> Function:
+    most_sums: int = dots.MOST_SUMS,
+) -> dots.Function:
     """Return the kernel of a convolution in NHWC, with any number of groups.
 
     Args:
@@ -64,7 +52,7 @@ def conv2d(
     """
     if is_depthwise(parameters, shape):
         return _depthwise(form, parameters, shape, dtype, constants)
-    layer = Layer.of(form, parameters, dtype, constants, form.window)
+    layer = dots.Layer.of(form, parameters, dtype, constants, form.window)
     outputs, elements = len(constants.bias) // parameters.groups, constants.weights[0].size
     parts = np.split(constants.weights.reshape(len(constants.bias), -1), parameters.groups)
     packed = np.concatenate([form.packed(part).reshape(-1) for part in parts])
@@ -75,19 +63,19 @@ def conv2d(
     positions = (shape[0], axes[0].outputs, axes[1].outputs)
     total, filled = math.prod(positions), form.filled(elements)
     count = min(at_once or form.positions, total)
-    copies = not (_is_pointwise(parameters, axes) and lie_as_copied(form, dtype, elements))
+    copies = not (_is_pointwise(parameters, axes) and dots.lie_as_copied(form, dtype, elements))
     windows = tirx.decl_buffer([count * filled], form.window, "windows", scope="local")
     channels = shape[3] // parameters.groups
     copy = _Copy(form.function(f"copy_{dtype}"), data, windows, axes, channels, layer.zero_point)
 
     def at_positions(group: ir.Extent, first: PrimExpr) -> Stmt:
         channel = int32(group) * int32(channels)
-        in_data = address(data, *ir.unflatten(first, positions), 0)
-        here = Windows(
-            local_address(windows, 0) if copies else in_data, filled, count, filled,
-            lambda p, channel: address(output, *ir.unflatten(first + p, positions), channel),
+        in_data = dots.address(data, *ir.unflatten(first, positions), 0)
+        here = dots.Windows(
+            dots.local_address(windows, 0) if copies else in_data, filled, count, filled,
+            lambda p, channel: dots.address(output, *ir.unflatten(first + p, positions), channel),
         )  # fmt: skip
-        products = multiply_windows(layer, buffers, here, outputs, most_sums, group)
+        products = dots.multiply_windows(layer, buffers, here, outputs, most_sums, group)
         if not copies:
             return products
         copied = ir.loop("position", count, lambda p: copy.of(
@@ -99,7 +87,9 @@ def conv2d(
         total, lambda first: at_positions(group, first), count, "position_block"
     ))  # fmt: skip
     if copies:
-        body = ir.sequence(tirx.AllocBuffer(windows), *filled_up(windows, count, elements), body)
+        body = ir.sequence(
+            tirx.AllocBuffer(windows), *dots.filled_up(windows, count, elements), body
+        )
     function = ir.kernel([data, *buffers, output], body)
     return function, [packed, *layer.constants.arrays()[1:]], form.layout("HWI")
 
@@ -152,7 +142,7 @@ class _Copy:
             return moved
         size = vertical.extent * horizontal.extent * self.channels
         fill = f"{PREFIX}plain_fill_{tvm_api.buffer_dtype(self.windows)}"
-        filling = call(fill, local_address(self.windows, start), size, self.zero_point)
+        filling = dots.call(fill, dots.local_address(self.windows, start), size, self.zero_point)
         return ir.sequence(tirx.IfThenElse(self.is_partial(place), filling, None), moved)
 
     @property
@@ -183,8 +173,11 @@ class _Copy:
         ky, kx = top + element[0], left + element[1]
         number = (ky * int32(horizontal.extent) + kx) * int32(self.channels) + int32(start)
         source = (n, vertical.source(y, ky), horizontal.source(x, kx), channel)
-        return call(
-            self.function, local_address(self.windows, number), address(self.data, *source), length
+        return dots.call(
+            self.function,
+            dots.local_address(self.windows, number),
+            dots.address(self.data, *source),
+            length,
         )
 
 
@@ -194,9 +187,9 @@ def _depthwise(
     shape: tuple[int, ...],
     dtype: str,
     constants: Constants,
-) -> Function:
+) -> dots.Function:
     """Return the kernel of a depthwise convolution, which copies only windows with padding."""
-    layer = Layer.of(form, parameters, dtype, constants, dtype)
+    layer = dots.Layer.of(form, parameters, dtype, constants, dtype)
     channels = shape[3]
     packed = form.packed_depthwise(constants.weights.reshape(channels, -1))
     buffers = layer.buffers(packed)
@@ -211,25 +204,27 @@ def _depthwise(
     copy = _Copy(function, data, windows, axes, channels, layer.zero_point)
 
     def multiply(first: PrimExpr, row_step: int, column_step: int) -> Stmt:
-        return call(
-            form.function(f"depthwise_{dtype}"), local_address(sums, 0),
-            first, row_step, column_step, address(buffers[0], 0),
+        return dots.call(
+            form.function(f"depthwise_{dtype}"), dots.local_address(sums, 0),
+            first, row_step, column_step, dots.address(buffers[0], 0),
             vertical.extent, horizontal.extent, channels,
         )  # fmt: skip
 
     def at(*place: PrimExpr) -> Stmt:
         n, y, x = place
         zero = int32(0)
-        start = address(data, n, vertical.source(y, zero), horizontal.source(x, zero), zero)
+        start = dots.address(data, n, vertical.source(y, zero), horizontal.source(x, zero), zero)
         row_step = shape[2] * channels * vertical.dilation
         summed = multiply(start, row_step, channels * horizontal.dilation)
         if not copy.inside:
-            copied = multiply(local_address(windows, 0), horizontal.extent * channels, channels)
+            copied = multiply(
+                dots.local_address(windows, 0), horizontal.extent * channels, channels
+            )
             summed = tirx.IfThenElse(
                 copy.is_partial(place), ir.sequence(copy.of(place, 0), copied), summed
             )
         result = layer.results(
-            address(output, n, y, x, 0), local_address(sums, 0), 0, channels, buffers[1:]
+            dots.address(output, n, y, x, 0), dots.local_address(sums, 0), 0, channels, buffers[1:]
         )
         return ir.sequence(summed, result)
 
