@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
 from umakit.operators.drawings.families import Fields, MadeOfOne, elements
@@ -30,7 +29,7 @@ from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
 from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
-from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
+from umakit.tvm_api import Buffer, Call, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class LeakyRelu(Parameters):
     negated: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     source = island.operand()
     slope = float(island.call.attrs.alpha)
     return tflm_activation(
@@ -85,7 +84,7 @@ def _factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
     return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
 
 
-def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
+def _of_16_bits(island: Island, source: Quantized) -> Call:
     result, arithmetic = island.result, island.arithmetic
     slope = float(np.float32(result.call.attrs.alpha))
     ratio, factor = _factors(source.scale, result.scale, slope)
@@ -150,7 +149,7 @@ register(
 
 
 @converts("LEAKY_RELU", "float32", *QUANTIZED)
-def convert(node: TfliteNode) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> Expr:
     """LEAKY_RELU."""
     slope = float(node.options("LeakyReluOptions").Alpha())
     if not math.isfinite(slope):

@@ -37,7 +37,7 @@ from umakit.operators.tables.sixteen_bits import (
 )
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
-from umakit.tvm_api import PrimExpr, Stmt, int32, int64, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, int64, tirx
 
 SUM_INTEGER_BITS = 12
 """Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
@@ -68,7 +68,7 @@ class Softmax(Parameters):
     diff_min: int = 0
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     result, source = island.result, island.operand()
     check_last_axis(result)
     low, _ = result.scale.limits
@@ -91,7 +91,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     return parameters.call([source.integers, tvm_api.relax.const(table)], result.span)
 
 
-def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (data, table, output) of a softmax over the last axis."""
     data_shape, data_dtype = shapes[0], dtypes[0]
     *outer, length = data_shape
@@ -178,7 +178,7 @@ INT16_RESULT = ("int8", "int16")
 
 
 @converts("SOFTMAX", "float32", *QUANTIZED, INT16_RESULT, asymmetric=(INT16_RESULT,))
-def convert(node: TfliteNode) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> Expr:
     """SOFTMAX over the last axis, with a factor of 1."""
     beta = node.options("SoftmaxOptions").Beta()
     if beta != 1.0:
@@ -209,7 +209,7 @@ class SoftmaxLookup(Parameters):
     shift: int
 
 
-def _derive_for_16_bits(island: Island) -> tvm_api.Expr | None:
+def _derive_for_16_bits(island: Island) -> Expr | None:
     result, arithmetic = island.result, island.arithmetic
     source = island.operand()
     if source.scale.dtype != "int16":
@@ -231,9 +231,7 @@ def _derive_for_16_bits(island: Island) -> tvm_api.Expr | None:
     return parameters.call([source.integers, *tables], result.span)
 
 
-def _kernel_for_16_bits(
-    parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]
-) -> tvm_api.PrimFunc:
+def _kernel_for_16_bits(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
 
     Exponentials are computed twice, to save their memory.
@@ -319,7 +317,7 @@ class _Softmax:
         )
 
 
-def _between(steps: ir.Statements, table: tvm_api.Buffer, argument: PrimExpr) -> PrimExpr:
+def _between(steps: ir.Statements, table: Buffer, argument: PrimExpr) -> PrimExpr:
     """`LUTLookup`: the function of an argument, limited to 16 bits.
 
     Args:
