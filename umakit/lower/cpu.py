@@ -276,7 +276,8 @@ def constant_elements(main: Function) -> dict[str, ConstantElements]:
     for name, call in prim_func_calls(main):
         ranges = [_elements(argument) for argument in call.args[1].fields]
         found[name] = [
-            _together(*both) for both in zip(found.get(name, ranges), ranges, strict=True)
+            None if one is None or other is None else one.together(other)
+            for one, other in zip(found.get(name, ranges), ranges, strict=True)
         ]
     return found
 
@@ -286,10 +287,6 @@ def _elements(argument: PrimExpr) -> Elements | None:
     if array is None or not array.size or not np.issubdtype(array.dtype, np.integer):
         return None
     return Elements.of(array)
-
-
-def _together(one: Elements | None, other: Elements | None) -> Elements | None:
-    return None if one is None or other is None else one.together(other)
 
 
 def keep_checked_apart(module: IRModule) -> IRModule:

@@ -31,7 +31,7 @@ def expand_requantize(module: IRModule) -> IRModule:
             [
                 (tirx.BufferStore, _expanded_store),
                 (tirx.Bind, _expanded_bind),
-                (tirx.SeqStmt, _flat),
+                (tirx.SeqStmt, lambda s: tirx.SeqStmt(tvm_api.flatten_statements(s))),
             ],
         )
         changed = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
@@ -51,11 +51,6 @@ def _expanded_bind(bind: Stmt) -> Stmt:
 
 def _sequence(statements: list[Any], last: Stmt) -> Stmt:
     return tirx.SeqStmt([*statements, last]) if statements else last
-
-
-def _flat(sequence: Stmt) -> Stmt:
-    """Flatten nested sequences, so that bindings are visible to all later statements."""
-    return tirx.SeqStmt(tvm_api.flatten_statements(sequence))
 
 
 def _expanded(value: PrimExpr) -> tuple[list[Any], Any]:

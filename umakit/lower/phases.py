@@ -287,7 +287,12 @@ def _with_bindings(body: tvm_api.Stmt, changing: set[Any] | None) -> tvm_api.Stm
     bindings: list[tvm_api.Stmt] = []
     seen = set() if changing is None else set(changing)
     while True:
-        call = next((c for c in _named(body) if changing is None or _mentions(c, seen)), None)
+        calls = _named(body)
+        if changing is not None:
+            calls = [
+                call for call in calls if not seen.isdisjoint(tvm_api.collect(call, tvm_api.Var))
+            ]
+        call = next(iter(calls), None)
         if call is None:
             return tir.sequence([*bindings, *tvm_api.flatten_statements(body)])
         name, value = tir.name_and_value(call)
@@ -310,7 +315,3 @@ def _replaced(body: tvm_api.Stmt, call: tvm_api.Call, value: tvm_api.PrimExpr) -
 def _named(body: tvm_api.Stmt) -> list[tvm_api.Call]:
     """Return the calls of `tir.named`, inner calls before outer calls."""
     return [call for call in tvm_api.collect(body, tvm_api.Call) if tir.is_named(call)]
-
-
-def _mentions(call: tvm_api.Call, variables: set[Any]) -> bool:
-    return any(variable in variables for variable in tvm_api.collect(call, tvm_api.Var))

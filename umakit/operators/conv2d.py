@@ -119,7 +119,12 @@ class qconv2d(ConvolutionPattern):
 
     def _own_constraints(self) -> list[Constraint]:
         return [
-            _c.refuse_if(lambda layer: layer.depthwise, _depthwise_refused),
+            _c.refuse_if(
+                lambda layer: layer.depthwise,
+                lambda layer: OtherOperator(
+                    f"a depthwise convolution, {layer.groups} groups of one channel"
+                ),
+            ),
             _c.one_of(
                 self.groups,
                 lambda layer: layer.groups,
@@ -154,21 +159,16 @@ class qdepthwise(ConvolutionPattern):
 
     def _own_constraints(self) -> list[Constraint]:
         return [
-            _c.refuse_if(lambda layer: not layer.depthwise, _depthwise_wanted),
+            _c.refuse_if(
+                lambda layer: not layer.depthwise,
+                lambda layer: OtherOperator("a convolution that is not depthwise"),
+            ),
             _c.one_of(
                 self.multipliers,
                 lambda layer: layer.output_channels // layer.input_channels,
                 lambda found, few: f"channel multiplier {found}: the accelerator has {few}",
             ),
         ]
-
-
-def _depthwise_refused(layer: QConvolution) -> str:
-    return OtherOperator(f"a depthwise convolution, {layer.groups} groups of one channel")
-
-
-def _depthwise_wanted(layer: QConvolution) -> str:
-    return OtherOperator("a convolution that is not depthwise")
 
 
 register(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -162,7 +163,7 @@ def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], Pri
     def keep(name: str, value: PrimExpr) -> None:
         statements.append(tirx.BufferStore(parts, value, [int32(names.index(name))]))
 
-    product, zeros = _product, _leading_zeros
+    product, zeros = (partial(header_call, name) for name in ("high_product", "leading_zeros"))
     keep("sum", total)
     first = _shifted(product(sum_ << (zeros(sum_) - int32(1)), int32(SQRT_HALF)), int32(1))
     keep("part", product(sum_, int32(SQRT_HALF)))
@@ -189,14 +190,6 @@ def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], Pri
     )  # fmt: skip
     keep("limit", tirx.max(int32(parameters.least - 1), least))
     return statements, log, limit
-
-
-def _product(left: PrimExpr, right: PrimExpr) -> PrimExpr:
-    return header_call("high_product", left, right)
-
-
-def _leading_zeros(value: PrimExpr) -> PrimExpr:
-    return header_call("leading_zeros", value)
 
 
 def _shifted(value: PrimExpr, bits: PrimExpr) -> PrimExpr:

@@ -157,17 +157,17 @@ def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> 
     return parameters, [exponential_table(scale)]
 
 
-def _least(data: Tensor, zero_point: int) -> int:
-    return int(np.iinfo(data.dtype).min)
-
-
 register(
     parameters=Softmax,
     kernel_of_operands=_kernel,
     recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),
     takes_clip=True,
     drawing=elements(
-        _drawn, result=_least, dtype=("int8", "uint8"), rounding=("tflm",), clip=("none",)
+        _drawn,
+        result=lambda data, zero_point: int(np.iinfo(data.dtype).min),
+        dtype=("int8", "uint8"),
+        rounding=("tflm",),
+        clip=("none",),
     ),
     interface=Interface(operands={"data": "", "exponentials": "int32"}, sizes=rows),
 )

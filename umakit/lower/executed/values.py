@@ -83,7 +83,8 @@ class Values:
 
     def bind(self, variable: Any, value: Any) -> None:
         """Give a variable the value of an expression."""
-        self._bound[variable] = self.computed(value) if _is_data(value) else self.of(value)
+        is_data = tvm_api.collect(value, tvm_api.TensorLoad)
+        self._bound[variable] = self.computed(value) if is_data else self.of(value)
 
     def index(self, indices: Sequence[Any]) -> Value:
         """Return the value of an index, by which a pointer advances: its sum is not counted."""
@@ -224,16 +225,10 @@ class Values:
         values = []
         for argument in node.args:
             indices = argument.indices if isinstance(argument, tvm_api.TensorLoad) else [argument]
-            values += [self.computed(index) for index in indices if not _is_buffer(index)]
+            for index in indices:
+                if not (isinstance(index, tvm_api.Var) and tirx.is_buffer_var(index)):
+                    values.append(self.computed(index))
         return self._joined("address", values)
-
-
-def _is_buffer(node: Any) -> bool:
-    return isinstance(node, tvm_api.Var) and tirx.is_buffer_var(node)
-
-
-def _is_data(node: Any) -> bool:
-    return bool(tvm_api.collect(node, tvm_api.TensorLoad))
 
 
 def lanes_of(node: Any) -> int:

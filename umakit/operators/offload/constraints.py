@@ -151,7 +151,8 @@ def padding_is(wanted: Padding) -> Constraint:
         if layer.padding in [_places(item, layer) for item in items]:
             return ""
         offered = _or([_padding_text(item) for item in items])
-        return f"padding {_sides(layer.padding)}: the accelerator pads {offered}"
+        sides = ",".join(str(n) for n in layer.padding)
+        return f"padding {sides} (top, left, bottom, right): the accelerator pads {offered}"
 
     return check
 
@@ -219,10 +220,6 @@ def _anything(layer: Any) -> str:
 
 def _by(pair: Sequence[int]) -> str:
     return "x".join(str(n) for n in pair)
-
-
-def _sides(padding: Sequence[int]) -> str:
-    return ",".join(str(n) for n in padding) + " (top, left, bottom, right)"
 
 
 def _padding_text(item: str | int | Sides) -> str:
