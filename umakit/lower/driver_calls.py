@@ -131,12 +131,11 @@ def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
     """Return the purpose of a C function, as registered by its backend."""
     if backend is None:
         return DriverCallKind.OTHER
+    kinds = {backend.completion: DriverCallKind.FINISH}
     if backend.transfers is not None:
-        if function == backend.transfers.load:
-            return DriverCallKind.LOAD
-        if function == backend.transfers.store:
-            return DriverCallKind.STORE
-    return DriverCallKind.FINISH if function == backend.completion else DriverCallKind.OTHER
+        kinds[backend.transfers.store] = DriverCallKind.STORE
+        kinds[backend.transfers.load] = DriverCallKind.LOAD
+    return kinds.get(function, DriverCallKind.OTHER)
 
 
 def text_call_of(statement: Stmt, parameters: Mapping[Buffer, Parameter]) -> DriverCall | None:

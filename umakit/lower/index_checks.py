@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from umakit import tvm_api
@@ -373,10 +374,7 @@ class _Checker:
 
 def _any(conditions: Sequence[Any]) -> PrimExpr | None:
     """Return the disjunction of conditions; None if there are none."""
-    result = None
-    for condition in conditions:
-        result = condition if result is None else tirx.Or(result, condition)
-    return result
+    return reduce(tirx.Or, conditions) if conditions else None
 
 
 def _choice(expression: PrimExpr) -> tuple[Any, Any, Any] | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -350,10 +351,7 @@ def _is_local(buffer: Buffer, most: int = 0) -> bool:
 
 
 def _elements(buffer: Buffer) -> int:
-    count = 1
-    for extent in tvm_api.buffer_shape(buffer):
-        count *= extent
-    return count
+    return math.prod(tvm_api.buffer_shape(buffer))
 
 
 def _without_allocations(body: Stmt, buffers: list[Any]) -> Stmt:
