@@ -56,7 +56,7 @@ from umakit import (
 )
 from umakit.errors import BackendError, DeviceError, LoweringError
 from umakit.library.export import Library
-from umakit.operators.add import Add
+from umakit.operators.add import Add, Subtract
 from umakit.operators.avg_pool2d import AveragePool2d
 from umakit.operators.conv2d import Conv2d
 from umakit.operators.dense import Dense
@@ -64,7 +64,6 @@ from umakit.operators.max_pool2d import MaxPool2d
 from umakit.operators.multiply import Multiply
 from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.operators.parameters import Parameters
-from umakit.operators.subtract import Subtract
 
 # --- trained models -----------------------------------------------------------------------------
 

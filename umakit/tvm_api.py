@@ -130,6 +130,16 @@ def float_value(value: float) -> Expr:
     return tirx.FloatImm("float32", value)
 
 
+def int32(value: int | PrimExpr) -> PrimExpr:
+    """A 32-bit constant, or an expression converted to 32 bits."""
+    return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
+
+
+def int64(value: int | PrimExpr) -> PrimExpr:
+    """A 64-bit constant, or an expression converted to 64 bits."""
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
+
+
 def float_argument(expression: object) -> float:
     """Return the value of a constant scalar argument of a Relax operator."""
     array = constant_array(expression)

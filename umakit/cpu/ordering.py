@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, sequence
+from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence
+from umakit.tvm_api import int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.kernels.loops import bound, buffer, int32, kernel, loops, sequence
+from umakit.operators.kernels.loops import bound, buffer, kernel, loops, sequence
+from umakit.tvm_api import int32
 
 te = tvm_api.te
 tirx = tvm_api.tirx

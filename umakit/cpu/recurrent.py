@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from umakit import tvm_api
 from umakit.floats.recurrent import OPERATOR, Activation, Cell, cell_of
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, sequence
+from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence
+from umakit.tvm_api import int32
 
 relax = tvm_api.relax
 tirx = tvm_api.tirx

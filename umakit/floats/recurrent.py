@@ -31,7 +31,6 @@ class Activation:
 
     Attributes:
         name: name in lower case.
-        alpha, beta: parameters, for functions that have any.
     """
 
     name: str
@@ -57,7 +56,6 @@ class Cell:
     Attributes:
         kind: a key of `GATES`.
         activations: f, g and h, as many as the kind uses.
-        reverse: whether the last step comes first.
         clip: limit of activation inputs; None for no limit.
         cell_clip: LSTM only: limit of the cell's new state; None for no limit.
         couples_gates: LSTM only: whether the forget gate is 1 minus the input gate.
@@ -81,7 +79,6 @@ def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> 
     """Return a call of the operator `recurrent`.
 
     Args:
-        cell: computation of a time step.
         operands: gates, weights, state.
         optional: optional operands by name in `OPTIONAL`.
     """

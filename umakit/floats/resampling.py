@@ -82,9 +82,7 @@ def resampled(builder: BlockBuilder, data: Expr, tables: Sequence[Table]) -> Exp
     """Return the data resampled along some axes.
 
     Args:
-        builder: block builder.
         data: a tensor of known shape; floats, unless all tables only gather.
-        tables: one table per resampled axis.
 
     Returns:
         A Relax expression of the data's dtype.
@@ -186,23 +184,12 @@ Coordinates = npt.NDArray[np.floating[Any]]
 
 
 def nearest_table(axis: int, places: npt.NDArray[Any]) -> Table:
-    """Return a table with one element per result.
-
-    Args:
-        axis: axis of the data.
-        places: positions of the elements on the axis.
-    """
+    """Return a table with one element per result."""
     return table_of(axis, [[(int(place), 1.0)] for place in places])
 
 
 def linear_table(axis: int, size: int, coordinates: Coordinates) -> Table:
-    """Return a table of linear interpolation. Positions outside the axis take the border element.
-
-    Args:
-        axis: axis of the data.
-        size: size of the axis.
-        coordinates: coordinate of each result element.
-    """
+    """Return a table of linear interpolation; positions outside the axis take the border."""
     rows = []
     for x in np.clip(coordinates, 0, size - 1).astype(np.float64):
         left = int(x)
@@ -225,9 +212,6 @@ def cubic_table(
     """Return a table of cubic interpolation.
 
     Args:
-        axis: axis of the data.
-        size: size of the axis.
-        coordinates: coordinate of each result element.
         a: coefficient of the kernel.
         exclude_outside: whether positions outside the axis get weight 0; by default they take the
             border element.
@@ -252,9 +236,6 @@ def antialiased_table(
     """Return a table of interpolation with a kernel that downsampling widens.
 
     Args:
-        axis: axis of the data.
-        size: size of the axis.
-        coordinates: coordinate of each result element.
         stretch: result elements per data element, at most 1.
         a: coefficient of the cubic kernel; None for the linear kernel.
         exclude_outside: whether positions outside the axis get weight 0.

@@ -104,7 +104,6 @@ def _reduced(
     """Return a reduced tensor.
 
     Args:
-        extents: shape of the data.
         axes: reduced axes, ascending and not negative.
         shape: shape of the result; reduced axes are absent or have size 1.
         element: (index of an element of the data, reduction axes) -> reduced expression.

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from umakit import sim
-from umakit.codegen import model_source
 from umakit.codegen.constants import CONSTANT_ALIGNMENT, is_large, layout_weights
 from umakit.codegen.driver_names import device_file, exported_path, kit_simulator
 from umakit.codegen.interface_comments import constants_of_backends, dma_constants
 from umakit.codegen.locks import lock_header, lock_source, locks_view
+from umakit.codegen.model_source import GeneratedCode, generate_code
 from umakit.codegen.several_cpus import generate_for_cpus, values_for_cpus
+from umakit.codegen.template_values import common_values, interface_prefix
 from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
@@ -128,7 +129,7 @@ def write_library(
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
     roles = find_roles(
-        model_source.interface_prefix(program.name),
+        interface_prefix(program.name),
         list(files),
         _driver_paths(backends, code.locked),
         {name: [device_file(name, "c")] for name in parts.simulated_as},
@@ -149,7 +150,7 @@ def write_library(
 
 def _printed(
     networks: Sequence[PlannedProgram], backends: Mapping[str, Backend], weights: str
-) -> tuple[dict[str, str], model_source.GeneratedCode, dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, str], GeneratedCode, dict[str, Any], dict[str, Any]]:
     """Return a network, for one or several CPUs, as C.
 
     Returns:
@@ -166,8 +167,8 @@ def _printed(
                 f"accelerator reads them at multiples of {needed}",
                 fix="leave --weights blob out, so that they are in C",
             )
-        code = model_source.generate_code(last.program, last.memory, backends, layout)
-        shared = model_source.common_values(last.program, last.memory, layout, backends)
+        code = generate_code(last.program, last.memory, backends, layout)
+        shared = common_values(last.program, last.memory, layout, backends)
         return dict(code.sources), code, shared, describe(last, backends, code)
     sources, codes = generate_for_cpus(networks, backends)
     shared = values_for_cpus(networks, backends)

@@ -15,7 +15,7 @@ from typing import Any
 
 from umakit import tir, tvm_api
 from umakit.lower.composites import check_replaced, dissolve_regions, lower_composites
-from umakit.lower.cpu import constant_elements, index_checks, lower_cpu_operators
+from umakit.lower.cpu import constant_elements, index_checks, lower_cpu_operators, prim_func_calls
 from umakit.lower.expansion import expand_requantize
 from umakit.lower.kernels import Kernel, make_kernel
 from umakit.lower.phases import lower_prim_func
@@ -42,8 +42,6 @@ class Lowered:
             names its rows of the offload report.
         kernels: kernels by their name in `main`; names may share a kernel.
         planned: by target with a planner, the layers that the planner cut into tiles.
-        roles: roles of constants for the operators that read them.
-        choices: choices of the schedule rules for kernels on the CPU.
     """
 
     main: Any
@@ -65,9 +63,6 @@ def lower(
     """Lower a partitioned network to kernels.
 
     Args:
-        partitioned: the network.
-        backends: accelerators.
-        check_indices: whether kernels check indices computed at run time.
         tilings: tilings by target and layer; replace the planners' defaults.
         cpu: target CPU of kernel schedules; None for any.
         generic_rows: rows of the offload report whose kernels are scheduled as for any CPU.
@@ -130,11 +125,7 @@ def _lowered(
 
 
 def accelerator_kernels(partitioned: Partitioned, backends: Sequence[Backend]) -> tvm_api.IRModule:
-    """Lower composites to prim funcs, without running the TIR passes of their backends.
-
-    Raises:
-        LoweringError: a backend's strategy or pass failed.
-    """
+    """Lower composites to prim funcs, without running the TIR passes of their backends."""
     module = dissolve_regions(partitioned.module)
     for backend in backends:
         module = run_passes(module, backend, PassPhase.POST_PARTITIONING_1)
@@ -146,11 +137,8 @@ def accelerator_kernels(partitioned: Partitioned, backends: Sequence[Backend]) -
 def _nodes(main: tvm_api.Function, report: OffloadReport) -> dict[str, str]:
     """Return for messages the nodes of the user's model that each prim func computes."""
     found: dict[str, list[str]] = {}
-    for binding in tvm_api.bindings_of(main):
-        if tvm_api.operator_name(binding.value) == "call_tir":
-            rows = tvm_api.rows_of(binding.value)
-            names = found.setdefault(str(binding.value.args[0].name_hint), [])
-            names += report.names(rows)
+    for name, call in prim_func_calls(main):
+        found.setdefault(name, []).extend(report.names(tvm_api.rows_of(call)))
     return {
         name: f"node {', '.join(dict.fromkeys(nodes))}" if nodes else f"kernel {name}"
         for name, nodes in found.items()
@@ -159,9 +147,5 @@ def _nodes(main: tvm_api.Function, report: OffloadReport) -> dict[str, str]:
 
 def _result_counts(main: tvm_api.Function) -> dict[str, int]:
     """Return the number of results of each prim func that `main` calls, by name."""
-    counts = {}
-    for binding in tvm_api.bindings_of(main):
-        if tvm_api.operator_name(binding.value) == "call_tir":
-            fields = tvm_api.tuple_fields(binding.value.ty_args[0])
-            counts[str(binding.value.args[0].name_hint)] = len(fields)
-    return counts
+    calls = prim_func_calls(main)
+    return {name: len(tvm_api.tuple_fields(call.ty_args[0])) for name, call in calls}

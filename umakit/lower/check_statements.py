@@ -13,6 +13,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.index_ranges import called
+from umakit.tvm_api import Call, Node, TensorLoad, Var
 
 tirx = tvm_api.tirx
 
@@ -37,13 +38,13 @@ class Check:
     fails: Any
     loops: tuple[Any, ...] = ()
 
-    def depends_on(self, variable: tvm_api.Var) -> bool:
+    def depends_on(self, variable: Var) -> bool:
         """Whether the condition mentions a variable."""
-        return any(used.same_as(variable) for used in tvm_api.collect(self.fails, tvm_api.Var))
+        return any(used.same_as(variable) for used in tvm_api.collect(self.fails, Var))
 
     def reads(self, buffers: Sequence[Any]) -> bool:
         """Whether the condition reads any of the buffers."""
-        loads = tvm_api.collect(self.fails, tvm_api.TensorLoad)
+        loads = tvm_api.collect(self.fails, TensorLoad)
         return any(load.source.same_as(buffer) for load in loads for buffer in buffers)
 
     def statement(self) -> tvm_api.Stmt:
@@ -100,9 +101,7 @@ def before(checks: Sequence[Check], statement: tvm_api.Stmt) -> tvm_api.Stmt:
     return tirx.SeqStmt([*statements, statement]) if statements else statement
 
 
-def with_loop(
-    loop: tvm_api.Stmt, body: tvm_api.Stmt, variable: tvm_api.Var | None = None
-) -> tvm_api.Stmt:
+def with_loop(loop: tvm_api.Stmt, body: tvm_api.Stmt, variable: Var | None = None) -> tvm_api.Stmt:
     """Return a copy of a loop with another body and optionally another variable."""
     return tirx.For(
         loop.loop_var if variable is None else variable,
@@ -116,16 +115,13 @@ def with_loop(
     )
 
 
-def _renamed(statement: tvm_api.Stmt, old: tvm_api.Var, new: tvm_api.Var) -> tvm_api.Stmt:
-    return tvm_api.rewrite(
-        statement, [(tvm_api.Var, lambda found: new if found.same_as(old) else found)]
-    )
+def _renamed(statement: tvm_api.Stmt, old: Var, new: Var) -> tvm_api.Stmt:
+    return tvm_api.rewrite(statement, [(Var, lambda found: new if found.same_as(old) else found)])
 
 
-def given_away(node: tvm_api.Node) -> list[Any]:
-    """Return the buffers whose pointers are passed to functions; the functions may write to
-    them."""
-    calls = tvm_api.collect(node, tvm_api.Call)
+def given_away(node: Node) -> list[Any]:
+    """Return the buffers whose pointers functions get, which may write to them."""
+    calls = tvm_api.collect(node, Call)
     names = (
         "call_driver", "call_extern", "call_pure_extern", "address_of", "tvm_access_ptr",
         "buffer_data",

@@ -9,8 +9,7 @@ from typing import Any
 from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError, UmakitError, short_path
 from umakit.lower.kernels import Kernel
-from umakit.lower.offload import pattern_of, prepare_offload
-from umakit.operators.offload.plain import rules
+from umakit.lower.offload import pattern_of, plain_rules, prepare_offload
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised, texts_in
 from umakit.registration.registered import RELAX_PHASES
@@ -166,7 +165,7 @@ class _CallRewriter(tvm_api.PyExprMutator):
         else:
             operands = list(call.args)
             prim_func = self._shared(
-                call.op, lambda: _lower_composite(name, function, backend, rules())
+                call.op, lambda: _lower_composite(name, function, backend, plain_rules())
             )
         several = isinstance(call.ty, tvm_api.TupleType)
         types = list(call.ty.fields) if several else call.ty
@@ -193,14 +192,7 @@ class _CallRewriter(tvm_api.PyExprMutator):
 def _lower_composite(
     name: str, function: tvm_api.Function, backend: Backend, defaults: Mapping[str, Any]
 ) -> tvm_api.PrimFunc:
-    """Lower one composite by the backend's strategies; its TIR passes run later.
-
-    Args:
-        name: name of the composite.
-        function: the composite's Relax function.
-        backend: the composite's backend.
-        defaults: rules for `LegalizeOps` for operators without a strategy of the backend.
-    """
+    """Lower one composite by the backend's strategies; its TIR passes run later."""
     target = private_target(backend.target_name, backend.target_attributes)
     rules = dict(defaults) | {
         operator: legalization(operator, registered, target)
@@ -259,15 +251,6 @@ def check_replaced(kernel: Kernel, composite: str, backend: Backend) -> None:
     """Refuse a kernel that calls no C function though its backend has a driver and TIR passes.
 
     The loops would run on the CPU, and be reported as offloaded.
-
-    Args:
-        kernel: the kernel after all passes.
-        composite: the kernel's composite, `<target>.<pattern>`.
-        backend: the backend. Without a driver or without TIR passes, loops may be intended.
-
-    Raises:
-        BackendError: a kernel calls no C function; names the composite, the passes with file and
-            line, and a name in the backend's Python that may belong to the composite.
     """
     passes = [
         str(getattr(getattr(each, "info", each), "name", "a function that is no pass"))

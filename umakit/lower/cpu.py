@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,34 +35,28 @@ from umakit.operators.registry import Rule, legalizations
 from umakit.partition.provenance import Provenance, Rows, note_rows
 from umakit.partition.report import OffloadReport
 from umakit.tir import prim_func_pass
+from umakit.tvm_api import Call, Expr, Function, IRModule, PrimExpr, PrimFunc, Var
 
 COMPUTES_SIZES = ("shape_of", "shape_to_tensor", "tensor_to_shape")
 """Operators that convert tensor values to shapes or shapes to tensor values."""
 
 
 def lower_cpu_operators(
-    module: tvm_api.IRModule,
+    module: IRModule,
     report: OffloadReport,
     index_checks: bool = True,
     cpu: Cpu | None = None,
     generic_rows: Collection[int] = (),
-) -> tvm_api.IRModule:
+) -> IRModule:
     """Lower the remaining operators of `main` to fused, scheduled prim funcs.
 
     Args:
-        module: `main` calls Relax operators and, by `call_tir`, accelerator prim funcs.
-        report: the offload report, for names of operators in messages.
-        index_checks: whether kernels check indices computed at run time.
         cpu: target CPU of kernel schedules; None for any.
         generic_rows: rows of the offload report whose kernels are scheduled as for any CPU, even if
             other rows share the kernel.
 
     Returns:
         The module; the span of each `call_tir` of `main` names the rows of the offload report.
-
-    Raises:
-        LoweringError: an operator has no legalization.
-        ModelError: an operator has no defined result.
     """
     own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
     own |= {**transposed_convolutions.rules(), **signal_rules()}
@@ -98,9 +92,7 @@ def lower_cpu_operators(
     return _schedule(module, cpu, generic_rows)
 
 
-def _not_lowered(
-    module: tvm_api.IRModule, rows: dict[str, Rows], report: OffloadReport
-) -> UmakitError:
+def _not_lowered(module: IRModule, rows: dict[str, Rows], report: OffloadReport) -> UmakitError:
     """Return the error of a failed lowering, with the name of an operator that fails alone."""
     found = failing_call(module, tvm_api.relax_transform.LegalizeOps(all_legalizations()))
     if found is None:
@@ -109,7 +101,7 @@ def _not_lowered(
     return _no_lowering(call, rows.get(str(variable.name), ()), report)
 
 
-def _no_lowering(call: tvm_api.Call, rows: Rows, report: OffloadReport) -> UmakitError:
+def _no_lowering(call: Call, rows: Rows, report: OffloadReport) -> UmakitError:
     nodes = [report.placements[row].name for row in rows]
     where = f"node {', '.join(nodes)}" if nodes else ""
     name, operands = tvm_api.operator_name(call), ", ".join(operand_types(call))
@@ -134,18 +126,16 @@ def _no_lowering(call: tvm_api.Call, rows: Rows, report: OffloadReport) -> Umaki
     )
 
 
-def _is_integer_mean(call: tvm_api.Call) -> bool:
+def _is_integer_mean(call: Call) -> bool:
     is_pool = tvm_api.operator_name(call).startswith(("nn.avg_pool", "nn.adaptive_avg_pool"))
     return is_pool and "int" in tvm_api.dtype_of(call.args[0])
 
 
-def _bindings(module: tvm_api.IRModule) -> list[Any]:
+def _bindings(module: IRModule) -> list[Any]:
     return list(tvm_api.bindings_of(module["main"]))
 
 
-def _refuse_unlowered(
-    module: tvm_api.IRModule, rows: dict[str, Rows], report: OffloadReport
-) -> None:
+def _refuse_unlowered(module: IRModule, rows: dict[str, Rows], report: OffloadReport) -> None:
     for binding in _bindings(module):
         name = tvm_api.operator_name(binding.value)
         if name and name not in ("call_tir", "reshape", "memory.view"):
@@ -153,36 +143,32 @@ def _refuse_unlowered(
 
 
 def _refuse_other_dtypes(
-    module: tvm_api.IRModule,
-    calls: Mapping[str, tvm_api.Expr],
+    module: IRModule,
+    calls: Mapping[str, Expr],
     rows: dict[str, Rows],
     report: OffloadReport,
 ) -> None:
     """Refuse operators whose lowered results have other dtypes than the network's tensors.
 
     Args:
-        module: the lowered network.
-        calls: the previous values of variables.
         rows, report: as in `_no_lowering`.
     """
     for binding in _bindings(module):
         name = str(binding.var.name)
         before = calls.get(name)
-        if isinstance(before, tvm_api.Call) and _dtypes(binding.value) != _dtypes(before):
+        if isinstance(before, Call) and _dtypes(binding.value) != _dtypes(before):
             raise _no_lowering(before, rows.get(name, ()), report)
 
 
-def _dtypes(expression: tvm_api.Expr) -> list[str]:
+def _dtypes(expression: Expr) -> list[str]:
     """Return the dtypes of a value, or of the fields of a tuple; empty for other values."""
     return [str(getattr(field, "dtype", "")) for field in tvm_api.tuple_fields(expression.ty)]
 
 
-def _schedule(
-    module: tvm_api.IRModule, cpu: Cpu | None, generic_rows: Collection[int]
-) -> tvm_api.IRModule:
+def _schedule(module: IRModule, cpu: Cpu | None, generic_rows: Collection[int]) -> IRModule:
     """Schedule the prim funcs of the CPU; the functions of `generic_rows` as for any CPU."""
     generic = _functions_of(module["main"], generic_rows)
-    scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    scheduled = IRModule(dict(module.functions.items()), module.attrs)
     constants = _constants(module["main"])
     for variable, function in tvm_api.prim_functions(module):
         names = ("umakit.target", CHECKED)
@@ -196,8 +182,8 @@ def _schedule(
 
 
 def _scheduled(
-    function: tvm_api.PrimFunc, cpu: Cpu | None, constants: Collection[int], with_vectors: bool
-) -> tvm_api.PrimFunc:
+    function: PrimFunc, cpu: Cpu | None, constants: Collection[int], with_vectors: bool
+) -> PrimFunc:
     """Return a scheduled prim func; as for any CPU if no rule for vectors applies."""
     if cpu is not None and with_vectors:
         grouped = schedule_groups(function, cpu, constants)
@@ -210,25 +196,26 @@ def _scheduled(
     return schedule_for_cpu(function) if tiled is None else tiled
 
 
-def _functions_of(main: tvm_api.Function, rows: Collection[int]) -> set[str]:
-    """Return the names of the prim funcs that compute some rows of the offload report."""
-    return {
-        str(binding.value.args[0].name_hint)
-        for binding in tvm_api.bindings_of(main)
-        if tvm_api.operator_name(binding.value) == "call_tir"
-        and not set(rows).isdisjoint(tvm_api.rows_of(binding.value))
-    }
-
-
-def _constants(main: tvm_api.Function) -> dict[str, set[int]]:
-    """Return the arguments that are constant in all calls of a prim func, by its name."""
-    found: dict[str, set[int]] = {}
+def prim_func_calls(main: Function) -> Iterator[tuple[str, Any]]:
+    """Return the calls of prim funcs in `main`, with the names of the prim funcs."""
     for binding in tvm_api.bindings_of(main):
         if tvm_api.operator_name(binding.value) == "call_tir":
-            name = str(binding.value.args[0].name_hint)
-            arguments = enumerate(binding.value.args[1].fields)
-            here = {n for n, each in arguments if tvm_api.constant_array(each) is not None}
-            found[name] = found.get(name, here) & here
+            yield str(binding.value.args[0].name_hint), binding.value
+
+
+def _functions_of(main: Function, rows: Collection[int]) -> set[str]:
+    """Return the names of the prim funcs that compute some rows of the offload report."""
+    calls = prim_func_calls(main)
+    return {name for name, call in calls if not set(rows).isdisjoint(tvm_api.rows_of(call))}
+
+
+def _constants(main: Function) -> dict[str, set[int]]:
+    """Return the arguments that are constant in all calls of a prim func, by its name."""
+    found: dict[str, set[int]] = {}
+    for name, call in prim_func_calls(main):
+        arguments = enumerate(call.args[1].fields)
+        here = {n for n, each in arguments if tvm_api.constant_array(each) is not None}
+        found[name] = found.get(name, here) & here
     return found
 
 
@@ -240,9 +227,9 @@ class _Joiner(tvm_api.PyExprMutator):
         emitted = tvm_api.emit_like(self.builder_, binding.var, self.visit_expr(binding.value))
         self.set_var_remap(binding.var, emitted)
 
-    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
+    def visit_call_(self, call: Call) -> Expr:
         call = self.visit_expr_post_order(call)
-        if tvm_api.operator_name(call) != "reshape" or not isinstance(call.args[0], tvm_api.Var):
+        if tvm_api.operator_name(call) != "reshape" or not isinstance(call.args[0], Var):
             return call
         first = self.lookup_binding(call.args[0])
         if first is None or tvm_api.operator_name(first) != "reshape":
@@ -251,7 +238,7 @@ class _Joiner(tvm_api.PyExprMutator):
         return tvm_api.make_call(joined, span=call.span)
 
 
-def joined_reshapes(module: tvm_api.IRModule) -> tvm_api.IRModule:
+def joined_reshapes(module: IRModule) -> IRModule:
     """Return a module in which no reshape of `main` reads the result of another reshape.
 
     TVM would fuse two reshapes to a kernel that copies each element to its own place.
@@ -281,43 +268,33 @@ ConstantElements = list[Elements | None]
 """Known elements by parameter of a prim func, for parameters that are constants in all calls."""
 
 
-def constant_elements(main: tvm_api.Function) -> dict[str, ConstantElements]:
+def constant_elements(main: Function) -> dict[str, ConstantElements]:
     """Return the known elements of constant integer parameters, by the name of the prim func."""
     found: dict[str, ConstantElements] = {}
-    for binding in tvm_api.bindings_of(main):
-        call = binding.value
-        if tvm_api.operator_name(call) != "call_tir":
-            continue
-        name = str(call.args[0].name_hint)
+    for name, call in prim_func_calls(main):
         ranges = [_elements(argument) for argument in call.args[1].fields]
         found[name] = [
-            _together(*both) for both in zip(found.get(name, ranges), ranges, strict=True)
+            None if one is None or other is None else one.together(other)
+            for one, other in zip(found.get(name, ranges), ranges, strict=True)
         ]
     return found
 
 
-def _elements(argument: tvm_api.PrimExpr) -> Elements | None:
+def _elements(argument: PrimExpr) -> Elements | None:
     array = tvm_api.constant_array(argument)
     if array is None or not array.size or not np.issubdtype(array.dtype, np.integer):
         return None
     return Elements.of(array)
 
 
-def _together(one: Elements | None, other: Elements | None) -> Elements | None:
-    return None if one is None or other is None else one.together(other)
-
-
-def keep_checked_apart(module: tvm_api.IRModule) -> tvm_api.IRModule:
+def keep_checked_apart(module: IRModule) -> IRModule:
     """Exclude prim funcs that have to check indices from fusion.
 
     An index is compared with the extents of its tensor. Fusion with a reshape would replace these
     extents.
-
-    Args:
-        module: `main` calls prim funcs of one operator each.
     """
     constants = constant_elements(module["main"])
-    marked = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    marked = IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):
         ours = tvm_api.function_attribute(function, "umakit.target") is None
         if ours and _needs_checks(function, constants.get(variable.name_hint, [])):
@@ -326,10 +303,10 @@ def keep_checked_apart(module: tvm_api.IRModule) -> tvm_api.IRModule:
     return marked
 
 
-def _needs_checks(function: tvm_api.PrimFunc, constants: ConstantElements) -> bool:
+def _needs_checks(function: PrimFunc, constants: ConstantElements) -> bool:
     if not has_loaded_positions(function.body):
         return False
-    module = tvm_api.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
+    module = IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
     module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
     with tvm_api.c_target():
         plain = tvm_api.Sequential(without_blocks())(module)["kernel"]
@@ -337,15 +314,9 @@ def _needs_checks(function: tvm_api.PrimFunc, constants: ConstantElements) -> bo
 
 
 def index_checks(constants: Sequence[Elements | None], where: str, insert: bool) -> list[Any]:
-    """Return the TIR pass that checks a kernel's indices.
+    """Return the TIR pass that checks a kernel's indices."""
 
-    Args:
-        constants: known elements of constant parameters.
-        where: name of the kernel or node, for messages.
-        insert: whether to insert checks of indices computed at run time.
-    """
-
-    def check(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    def check(function: PrimFunc) -> PrimFunc:
         checked = check_indices(function, constants, where)
         return checked if insert else function
 

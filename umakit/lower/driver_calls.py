@@ -10,6 +10,7 @@ from enum import Enum
 from umakit import tir, tvm_api
 from umakit.registration.backend import Backend
 from umakit.text.c_text import CText, read_expression
+from umakit.tvm_api import Buffer, PrimExpr, Stmt
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,13 +18,10 @@ class Parameter:
     """A pointer parameter of a kernel.
 
     Attributes:
-        variable: TIR buffer.
-        dtype: dtype of the elements.
-        elements: number of elements.
         pool: name of the scratchpad if the parameter is a byte offset; empty for a pointer.
     """
 
-    variable: tvm_api.Buffer
+    variable: Buffer
     dtype: str
     elements: int
     pool: str = ""
@@ -58,7 +56,6 @@ class TextCall:
     """A call as C text.
 
     Attributes:
-        call: the text.
         scratch: C text of the required bytes of scratch; None if nothing has to be checked.
         names: names of the operands in both texts.
     """
@@ -81,7 +78,6 @@ class DriverCall:
 
     Attributes:
         function: name of the C function, which returns int32.
-        kind: purpose of the call.
         operands: arguments in the order of the C function. A parameter of the kernel stands for its
             pointer, or for its offset in a scratchpad; other operands are TIR expressions.
         text: C text of a text call; the operands then belong to the names in the text.
@@ -89,7 +85,7 @@ class DriverCall:
 
     function: str
     kind: DriverCallKind
-    operands: tuple[Parameter | tvm_api.PrimExpr, ...]
+    operands: tuple[Parameter | PrimExpr, ...]
     text: TextCall | None = None
 
     @property
@@ -122,7 +118,6 @@ class Transfer:
     """A driver call that copies a whole tensor and is the kernel's only use of the tensor.
 
     Attributes:
-        node: the driver call.
         tensor: the loaded input or the stored output of the kernel.
         place: the scratch parameter in the scratchpad, the destination or source of the copy.
     """
@@ -136,22 +131,15 @@ def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
     """Return the purpose of a C function, as registered by its backend."""
     if backend is None:
         return DriverCallKind.OTHER
+    kinds = {backend.completion: DriverCallKind.FINISH}
     if backend.transfers is not None:
-        if function == backend.transfers.load:
-            return DriverCallKind.LOAD
-        if function == backend.transfers.store:
-            return DriverCallKind.STORE
-    return DriverCallKind.FINISH if function == backend.completion else DriverCallKind.OTHER
+        kinds[backend.transfers.store] = DriverCallKind.STORE
+        kinds[backend.transfers.load] = DriverCallKind.LOAD
+    return kinds.get(function, DriverCallKind.OTHER)
 
 
-def text_call_of(
-    statement: tvm_api.Stmt, parameters: Mapping[tvm_api.Buffer, Parameter]
-) -> DriverCall | None:
-    """Return the node of a statement of `tir.text_call`; None for other statements.
-
-    Args:
-        parameters: as in `operand_of`.
-    """
+def text_call_of(statement: Stmt, parameters: Mapping[Buffer, Parameter]) -> DriverCall | None:
+    """Return the node of a statement of `tir.text_call`; None for other statements."""
     found = tir.called_text(statement)
     if found is None:
         return None
@@ -163,9 +151,7 @@ def text_call_of(
     return DriverCall(call.function, DriverCallKind.OTHER, values, node)
 
 
-def operand_of(
-    argument: tvm_api.PrimExpr, parameters: Mapping[tvm_api.Buffer, Parameter]
-) -> Parameter | tvm_api.PrimExpr:
+def operand_of(argument: PrimExpr, parameters: Mapping[Buffer, Parameter]) -> Parameter | PrimExpr:
     """Return the operand for an argument: the parameter of a pointer, else the expression."""
     buffer = tvm_api.pointed_buffer(argument)
     return argument if buffer is None else parameters.get(buffer, argument)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.kernels.loops import int64
 from umakit.operators.numeric.float32 import SIGNIFICANT_BITS
 from umakit.operators.numeric.requantize import PREFIX, called_function
+from umakit.tvm_api import Call, IRModule, PrimExpr, Stmt, int64
 
 tirx = tvm_api.tirx
 
@@ -19,22 +19,19 @@ MINUS_THIRTY_TWO_SEVENTEENTHS = -1010580540
 NEWTON_STEPS = 3
 
 
-def expand_requantize(module: tvm_api.IRModule) -> tvm_api.IRModule:
+def expand_requantize(module: IRModule) -> IRModule:
     """Replace calls of `umakit/requantize.h` in all prim funcs by plain arithmetic.
 
     Any target of TVM, such as LLVM, can then run integer kernels.
-
-    Args:
-        module: an IRModule with prim funcs in any phase of lowering.
     """
-    expanded = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    expanded = IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):
         body = tvm_api.rewrite(
             function.body,
             [
                 (tirx.BufferStore, _expanded_store),
                 (tirx.Bind, _expanded_bind),
-                (tirx.SeqStmt, _flat),
+                (tirx.SeqStmt, lambda s: tirx.SeqStmt(tvm_api.flatten_statements(s))),
             ],
         )
         changed = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
@@ -42,37 +39,32 @@ def expand_requantize(module: tvm_api.IRModule) -> tvm_api.IRModule:
     return expanded
 
 
-def _expanded_store(store: tvm_api.Stmt) -> tvm_api.Stmt:
+def _expanded_store(store: Stmt) -> Stmt:
     statements, value = _expanded(store.value)
     return _sequence(statements, tirx.BufferStore(store.buffer, value, store.indices))
 
 
-def _expanded_bind(bind: tvm_api.Stmt) -> tvm_api.Stmt:
+def _expanded_bind(bind: Stmt) -> Stmt:
     statements, value = _expanded(bind.value)
     return _sequence(statements, tirx.Bind(bind.var, value))
 
 
-def _sequence(statements: list[Any], last: tvm_api.Stmt) -> tvm_api.Stmt:
+def _sequence(statements: list[Any], last: Stmt) -> Stmt:
     return tirx.SeqStmt([*statements, last]) if statements else last
 
 
-def _flat(sequence: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Flatten nested sequences, so that bindings are visible to all later statements."""
-    return tirx.SeqStmt(tvm_api.flatten_statements(sequence))
-
-
-def _expanded(value: tvm_api.PrimExpr) -> tuple[list[Any], Any]:
+def _expanded(value: PrimExpr) -> tuple[list[Any], Any]:
     """Return preceding statements, and the expression without calls of the header."""
     formulas = _Formulas()
 
-    def replace(call: tvm_api.Call) -> tvm_api.PrimExpr:
+    def replace(call: Call) -> PrimExpr:
         name = called_function(call)
         if not name:
             return call
         formula: Callable[..., Any] = getattr(formulas, name.removeprefix(PREFIX))
         return formula(*call.args[1:])
 
-    return formulas.statements, tvm_api.rewrite(value, [(tvm_api.Call, replace)])
+    return formulas.statements, tvm_api.rewrite(value, [(Call, replace)])
 
 
 class _Formulas:
@@ -81,7 +73,7 @@ class _Formulas:
     def __init__(self) -> None:
         self.statements: list[Any] = []
 
-    def _kept(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def _kept(self, value: PrimExpr) -> PrimExpr:
         """Store a value with several uses in a local array, and return its load.
 
         TVM would inline bindings, and expressions would grow exponentially.
@@ -93,28 +85,22 @@ class _Formulas:
 
     # --- TensorFlow Lite Micro ----------------------------------------------------------------
 
-    def high_product(self, left: tvm_api.PrimExpr, right: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def high_product(self, left: PrimExpr, right: PrimExpr) -> PrimExpr:
         return self._high(left, right).astype("int32")
 
-    def _high(self, left: tvm_api.PrimExpr, right: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def _high(self, left: PrimExpr, right: PrimExpr) -> PrimExpr:
         return self._kept((int64(left) * int64(right) + int64(2**30)) >> int64(31))
 
-    def divide_by_power_of_two(
-        self, value: tvm_api.PrimExpr, exponent: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def divide_by_power_of_two(self, value: PrimExpr, exponent: PrimExpr) -> PrimExpr:
         return self._divided_away(self._kept(int64(value)), self._kept(int64(exponent)))
 
-    def _divided_away(
-        self, value: tvm_api.PrimExpr, exponent: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def _divided_away(self, value: PrimExpr, exponent: PrimExpr) -> PrimExpr:
         mask = self._kept((int64(1) << exponent) - int64(1))
         threshold = (mask >> int64(1)) + int64(value < int64(0))
         quotient = (value >> exponent) + int64((value & mask) > threshold)
         return quotient.astype("int32")
 
-    def requantize_tflm(
-        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def requantize_tflm(self, value: PrimExpr, multiplier: PrimExpr, shift: PrimExpr) -> PrimExpr:
         zero = tirx.IntImm("int32", 0)
         kept = self._kept(shift)
         shifted = value * (tirx.IntImm("int32", 1) << tirx.max(kept, zero))
@@ -122,18 +108,18 @@ class _Formulas:
         return self._divided_away(self._high(shifted, multiplier), right)
 
     def requantize_tflm_int64(
-        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+        self, value: PrimExpr, multiplier: PrimExpr, shift: PrimExpr
+    ) -> PrimExpr:
         right = self._kept(int64(15) - int64(shift))
         half = int64(1) << (right - int64(1))
         return ((value * int64(multiplier) + half) >> right).astype("int32")
 
-    def leading_zeros(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def leading_zeros(self, value: PrimExpr) -> PrimExpr:
         kept = self._kept(int64(value))
         bits = [(kept < int64(1 << bit)).astype("int32") for bit in range(32)]
         return sum(bits[1:], bits[0])
 
-    def reciprocal(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def reciprocal(self, value: PrimExpr) -> PrimExpr:
         half = self._kept((int64(value) << int64(self.leading_zeros(value))) >> int64(1))
         slope = self._high(half, int64(MINUS_THIRTY_TWO_SEVENTEENTHS))
         x = self._kept(int64(FORTY_EIGHT_SEVENTEENTHS) + slope)
@@ -144,15 +130,13 @@ class _Formulas:
 
     # --- ONNX Runtime -------------------------------------------------------------------------
 
-    def divide_to_even(
-        self, value: tvm_api.PrimExpr, exponent: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def divide_to_even(self, value: PrimExpr, exponent: PrimExpr) -> PrimExpr:
         kept, right = self._kept(int64(value)), self._kept(int64(exponent))
         half = int64(1) << (right - int64(1))
         odd = (kept >> right) & int64(1)
         return (kept + half - int64(1) + odd) >> right
 
-    def round_to_float32(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def round_to_float32(self, value: PrimExpr) -> PrimExpr:
         kept = self._kept(int64(value))
         smeared = self._kept(tirx.Select(kept < int64(0), int64(0) - kept, kept))
         for step in (1, 2, 4, 8, 16, 32):
@@ -162,20 +146,16 @@ class _Formulas:
         odd = tirx.Select(tirx.all(unit > int64(1), (kept & unit) != int64(0)), int64(1), int64(0))
         return (kept + ((unit - int64(1)) >> int64(1)) + odd) & (int64(0) - unit)
 
-    def saturate(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def saturate(self, value: PrimExpr) -> PrimExpr:
         least, largest = int64(-(2**31)), int64(2**31 - 1)
         return tirx.max(tirx.min(value, largest), least).astype("int32")
 
-    def requantize_ort(
-        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def requantize_ort(self, value: PrimExpr, multiplier: PrimExpr, shift: PrimExpr) -> PrimExpr:
         product = self.round_to_float32(value) * int64(multiplier)
         right = tirx.IntImm("int32", 31) - shift
         return self.saturate(self.divide_to_even(self.round_to_float32(product), right))
 
-    def requantize_even(
-        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def requantize_even(self, value: PrimExpr, multiplier: PrimExpr, shift: PrimExpr) -> PrimExpr:
         right = tirx.IntImm("int32", 31) - shift
         return self.saturate(self.divide_to_even(value * int64(multiplier), right))
 
@@ -183,10 +163,10 @@ class _Formulas:
 
     def add_and_clamp(
         self,
-        value: tvm_api.PrimExpr,
-        zero_point: tvm_api.PrimExpr,
-        lowest: tvm_api.PrimExpr,
-        highest: tvm_api.PrimExpr,
-    ) -> tvm_api.PrimExpr:
+        value: PrimExpr,
+        zero_point: PrimExpr,
+        lowest: PrimExpr,
+        highest: PrimExpr,
+    ) -> PrimExpr:
         shifted = tirx.max(tirx.min(value, highest - zero_point), lowest - zero_point)
         return shifted + zero_point

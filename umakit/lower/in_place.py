@@ -12,22 +12,16 @@ import math
 from typing import Any
 
 from umakit import tvm_api
+from umakit.lower.loop_values import Views
+from umakit.tvm_api import Buffer, Call, PrimExpr, Stmt, TensorLoad
 
 tirx = tvm_api.tirx
 Store = tuple[Any, tuple[int | None, ...], list[Any]]
 """A store, the extents of the loops around it, and the values that it depends on."""
 
 
-def in_place_inputs(
-    body: tvm_api.Stmt, inputs: list[Any], output: tvm_api.Buffer
-) -> tuple[int, ...]:
-    """Return the indices of the inputs that may share the output's memory.
-
-    Args:
-        body: statements of a lowered kernel.
-        inputs: its input buffers.
-        output: its only output buffer.
-    """
+def in_place_inputs(body: Stmt, inputs: list[Any], output: Buffer) -> tuple[int, ...]:
+    """Return the indices of the inputs that may share the output's memory."""
     if _has_hidden_accesses(body):
         return ()
     stores = _Stores(body)
@@ -55,20 +49,20 @@ def _is_one_store(written: list[Store]) -> bool:
     return len(written) == 1 or any(_lanes(store) > 1 for store, _, _ in written)
 
 
-def _lanes(store: tvm_api.Stmt) -> int:
+def _lanes(store: Stmt) -> int:
     lanes = [tvm_api.integer_value(index.lanes) for index in store.indices if is_ramp(index)]
     return math.prod(each or 0 for each in lanes)
 
 
-def is_ramp(index: tvm_api.PrimExpr) -> bool:
+def is_ramp(index: PrimExpr) -> bool:
     """Whether an index selects neighbouring elements, a vector."""
     return isinstance(index, tirx.Ramp) and tvm_api.integer_value(index.stride) == 1
 
 
-def _has_hidden_accesses(body: tvm_api.Stmt) -> bool:
+def _has_hidden_accesses(body: Stmt) -> bool:
     """Whether memory is accessed other than by loads and stores, for example through pointers."""
     hidden = ("call_driver", "call_extern", "address_of", "tvm_access_ptr")
-    calls = tvm_api.collect(body, tvm_api.Call)
+    calls = tvm_api.collect(body, Call)
     return bool(tvm_api.collect(body, tirx.While)) or any(
         str(getattr(call.op, "name", "")).endswith(hidden) for call in calls
     )
@@ -77,8 +71,8 @@ def _has_hidden_accesses(body: tvm_api.Stmt) -> bool:
 def _may_overwrite(
     stores: _Stores,
     written: list[Store],
-    buffer: tvm_api.Buffer,
-    output: tvm_api.Buffer,
+    buffer: Buffer,
+    output: Buffer,
 ) -> bool:
     if tvm_api.buffer_bytes(buffer) != tvm_api.buffer_bytes(output):
         return False
@@ -88,7 +82,7 @@ def _may_overwrite(
         (load, store)
         for store, _, values in written
         for value in values
-        for load in tvm_api.collect(value, tvm_api.TensorLoad)
+        for load in tvm_api.collect(value, TensorLoad)
         if stores.root(load.source).same_as(buffer)
     ]
     everywhere = stores.loads_of(buffer)
@@ -102,40 +96,22 @@ def _may_overwrite(
 class _Stores:
     """Stores and loads of a kernel, with views resolved to the underlying buffers."""
 
-    def __init__(self, body: tvm_api.Stmt) -> None:
-        self._views: dict[Any, Any] = {}
-        for view in tvm_api.collect(body, tirx.DeclBuffer):
-            sources = tvm_api.buffers_in(view.data)
-            if len(sources) == 1:
-                self._views[view.buffer] = sources[0]
-        self._loads = tvm_api.collect(body, tvm_api.TensorLoad)
+    def __init__(self, body: Stmt) -> None:
+        self.root = Views(body).root
+        self._loads = tvm_api.collect(body, TensorLoad)
         self._stores: list[Store] = []
         self._walk(body, (), [])
 
-    def root(self, buffer: tvm_api.Buffer) -> tvm_api.Buffer:
-        """Return the buffer underlying a view, or the buffer itself."""
-        while buffer in self._views:
-            buffer = self._views[buffer]
-        return buffer
-
-    def to(self, buffer: tvm_api.Buffer) -> list[Store]:
+    def to(self, buffer: Buffer) -> list[Store]:
         """Return the stores to a buffer."""
         return [entry for entry in self._stores if self.root(entry[0].buffer).same_as(buffer)]
 
-    def loads_of(self, buffer: tvm_api.Buffer) -> list[Any]:
+    def loads_of(self, buffer: Buffer) -> list[Any]:
         """Return the loads from a buffer."""
         return [load for load in self._loads if self.root(load.source).same_as(buffer)]
 
-    def _walk(
-        self, statement: tvm_api.Stmt, extents: tuple[int | None, ...], bound: list[Any]
-    ) -> None:
-        """Record the stores below a statement.
-
-        Args:
-            statement: the statement.
-            extents: extents of the loops around it.
-            bound: values bound earlier in the same iteration of the innermost loop.
-        """
+    def _walk(self, statement: Stmt, extents: tuple[int | None, ...], bound: list[Any]) -> None:
+        """Record the stores below a statement."""
         if isinstance(statement, tirx.SeqStmt):
             for child in statement.seq:
                 self._walk(child, extents, bound)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from umakit import tvm_api
@@ -32,6 +33,7 @@ from umakit.lower.check_statements import (
 from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range
 from umakit.operators.kernels.loops import INSIDE
 from umakit.tir import with_body
+from umakit.tvm_api import Buffer, Call, Node, PrimExpr, PrimFunc, Stmt, TensorLoad, Var
 
 tirx = tvm_api.tirx
 
@@ -46,21 +48,14 @@ class _Checked:
     pending: list[Check] = field(default_factory=list)
 
 
-def check_indices(
-    function: tvm_api.PrimFunc, elements: Sequence[Elements | None], where: str
-) -> tvm_api.PrimFunc:
+def check_indices(function: PrimFunc, elements: Sequence[Elements | None], where: str) -> PrimFunc:
     """Insert checks into a prim func; the function returns `INDEX_OUT_OF_RANGE` for a bad index.
 
     Args:
         function: prim func without blocks, before tensors are flattened.
-        elements: known elements of constant parameters.
-        where: name of the kernel or node, for messages.
 
     Returns:
         The function with checks; the unchanged function if all indices are known to be in range.
-
-    Raises:
-        LoweringError: a constant index is out of range, or an index cannot be checked.
     """
     vouched = tvm_api.function_attribute(function, INSIDE) is not None
     if vouched or not has_loaded_positions(function.body):
@@ -75,14 +70,14 @@ def check_indices(
     return with_body(function, checked) if checker.count else function
 
 
-def has_loaded_positions(body: tvm_api.Stmt) -> bool:
+def has_loaded_positions(body: Stmt) -> bool:
     """Whether an index in a prim func, with or without blocks, depends on loaded values."""
     if any(_is_loaded(bind.value) for bind in tvm_api.collect(body, tirx.Bind)):
         return True
     if any(_is_loaded(loop.extent) for loop in tvm_api.collect(body, tirx.For)):
         return True
     accesses = [
-        *tvm_api.collect(body, tvm_api.TensorLoad),
+        *tvm_api.collect(body, TensorLoad),
         *tvm_api.collect(body, tirx.BufferStore),
     ]
     if any(_is_loaded(index) for access in accesses for index in access.indices):
@@ -90,12 +85,12 @@ def has_loaded_positions(body: tvm_api.Stmt) -> bool:
     return any(_is_loaded(argument) for argument in _pointer_offsets(body))
 
 
-def _is_loaded(expression: tvm_api.PrimExpr) -> bool:
-    return bool(tvm_api.collect(expression, tvm_api.TensorLoad))
+def _is_loaded(expression: PrimExpr) -> bool:
+    return bool(tvm_api.collect(expression, TensorLoad))
 
 
-def _pointer_offsets(node: tvm_api.Node) -> list[Any]:
-    calls = tvm_api.collect(node, tvm_api.Call)
+def _pointer_offsets(node: Node) -> list[Any]:
+    calls = tvm_api.collect(node, Call)
     return [argument for c in calls if called(c) == "tvm_access_ptr" for argument in c.args[2:]]
 
 
@@ -112,7 +107,7 @@ class _Checker:
         self._found: dict[tuple[Any, tuple[Fact, ...]], list[Check]] = {}
         self.count = 0
 
-    def body(self, body: tvm_api.Stmt) -> tvm_api.Stmt:
+    def body(self, body: Stmt) -> Stmt:
         """Return the body with checks inserted."""
         self._learn(body)
         checked = self._visit(body, ())
@@ -120,7 +115,7 @@ class _Checker:
 
     # --- facts --------------------------------------------------------------------------------
 
-    def _learn(self, body: tvm_api.Stmt) -> None:
+    def _learn(self, body: Stmt) -> None:
         """Record loops, variables, and values stored to local buffers of the prim func."""
         pointed_at = given_away(body)
         for allocation in tvm_api.collect(body, tirx.AllocBuffer):
@@ -128,7 +123,7 @@ class _Checker:
                 self._ranges.add_scratch(allocation.buffer)
         self._learn_below(body, ())
 
-    def _learn_below(self, node: tvm_api.Stmt, facts: tuple[Fact, ...]) -> None:
+    def _learn_below(self, node: Stmt, facts: tuple[Fact, ...]) -> None:
         if isinstance(node, tirx.SeqStmt):
             for child in node.seq:
                 self._learn_below(child, facts)
@@ -151,36 +146,36 @@ class _Checker:
         elif isinstance(node, (tirx.While, tirx.AttrStmt)):
             self._learn_below(node.body, facts)
 
-    def _depends_on_data(self, expression: tvm_api.PrimExpr) -> bool:
+    def _depends_on_data(self, expression: PrimExpr) -> bool:
         found = self._dependent.get(expression)
         if found is None:
             found = self._is_computed_from_data(expression)
             self._dependent[expression] = found
         return found
 
-    def _is_computed_from_data(self, expression: tvm_api.PrimExpr) -> bool:
-        if isinstance(expression, tvm_api.Var):
+    def _is_computed_from_data(self, expression: PrimExpr) -> bool:
+        if isinstance(expression, Var):
             return expression in self._tainted
-        if isinstance(expression, tvm_api.TensorLoad):
+        if isinstance(expression, TensorLoad):
             return True
-        if isinstance(expression, tvm_api.Call):
+        if isinstance(expression, Call):
             return any(map(self._depends_on_data, expression.args))
         operands = _operands(expression)
         if operands:
             return any(self._depends_on_data(operand) for operand, _ in operands)
         return _is_loaded(expression) or any(
-            variable in self._tainted for variable in tvm_api.collect(expression, tvm_api.Var)
+            variable in self._tainted for variable in tvm_api.collect(expression, Var)
         )
 
     # --- statements ----------------------------------------------------------------------------
 
-    def _visit(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit(self, statement: Stmt, facts: tuple[Fact, ...]) -> _Checked:
         handler = getattr(self, f"_visit_{type(statement).__name__}", None)
         if handler is not None:
             return handler(statement, facts)
         return _Checked(statement, self._checks_of(statement, facts))
 
-    def _visit_SeqStmt(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_SeqStmt(self, statement: Stmt, facts: tuple[Fact, ...]) -> _Checked:
         kept: list[Any] = []
         pending: list[Check] = []
         for child in statement.seq:
@@ -193,7 +188,7 @@ class _Checker:
             kept.append(checked.statement)
         return _Checked(tirx.SeqStmt(kept) if len(kept) > 1 else kept[0], distinct(pending))
 
-    def _visit_For(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_For(self, statement: Stmt, facts: tuple[Fact, ...]) -> _Checked:
         outside = [
             *self._checks_of(statement.min, facts),
             *self._checks_of(statement.extent, facts),
@@ -209,21 +204,21 @@ class _Checker:
         body = before(checked.pending, checked.statement)
         return _Checked(with_loop(statement, body), distinct([*outside, *moved]))
 
-    def _visit_While(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_While(self, statement: Stmt, facts: tuple[Fact, ...]) -> _Checked:
         if self._checks_of(statement.condition, facts):
             raise self._refusal("the condition of a while loop reads at a position")
         checked = self._visit(statement.body, facts)
         body = before(checked.pending, checked.statement)
         return _Checked(tirx.While(statement.condition, body))
 
-    def _visit_AttrStmt(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_AttrStmt(self, statement: Stmt, facts: tuple[Fact, ...]) -> _Checked:
         checked = self._visit(statement.body, facts)
         rebuilt = tirx.AttrStmt(
             statement.node, statement.attr_key, statement.value, checked.statement
         )
         return _Checked(rebuilt, checked.pending)
 
-    def _visit_IfThenElse(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_IfThenElse(self, statement: Stmt, facts: tuple[Fact, ...]) -> _Checked:
         cases = []
         for case, holds in ((statement.then_case, True), (statement.else_case, False)):
             if case is not None:
@@ -236,13 +231,11 @@ class _Checker:
 
     # --- expressions ---------------------------------------------------------------------------
 
-    def _checks_of(
-        self, node: tvm_api.PrimExpr | tvm_api.Stmt, facts: tuple[Fact, ...]
-    ) -> list[Check]:
+    def _checks_of(self, node: PrimExpr | Stmt, facts: tuple[Fact, ...]) -> list[Check]:
         """Return the checks of all accesses in an expression or in a simple statement."""
         if isinstance(node, (tirx.Bind, tirx.Evaluate, tirx.Return)):
             return self._checks_of(node.value, facts)
-        if isinstance(node, tvm_api.Stmt) and not isinstance(node, tirx.BufferStore):
+        if isinstance(node, Stmt) and not isinstance(node, tirx.BufferStore):
             return []
         if any(self._depends_on_data(offset) for offset in _pointer_offsets(node)):
             raise self._refusal("a pointer is at a position")
@@ -251,7 +244,7 @@ class _Checker:
         found = [c for each in (*node.indices, node.value) for c in self._checks_below(each, facts)]
         return distinct([*found, *self._checks_of_access(node.buffer, node.indices, facts)])
 
-    def _checks_below(self, node: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Check]:
+    def _checks_below(self, node: PrimExpr, facts: tuple[Fact, ...]) -> list[Check]:
         """Return the checks of all loads in an expression, without duplicates."""
         if not self._depends_on_data(node):
             return []
@@ -260,10 +253,8 @@ class _Checker:
             self._found[key] = list(dict.fromkeys(self._checks_of_operands(node, facts)))
         return self._found[key]
 
-    def _checks_of_operands(
-        self, node: tvm_api.PrimExpr, facts: tuple[Fact, ...]
-    ) -> Iterator[Check]:
-        if isinstance(node, tvm_api.TensorLoad):
+    def _checks_of_operands(self, node: PrimExpr, facts: tuple[Fact, ...]) -> Iterator[Check]:
+        if isinstance(node, TensorLoad):
             for index in node.indices:
                 yield from self._checks_below(index, facts)
             yield from self._checks_of_access(node.source, node.indices, facts)
@@ -277,7 +268,7 @@ class _Checker:
                 yield from (only_if(condition, check) for check in inner)
 
     def _checks_of_access(
-        self, buffer: tvm_api.Buffer, indices: Sequence[Any], facts: tuple[Fact, ...]
+        self, buffer: Buffer, indices: Sequence[Any], facts: tuple[Fact, ...]
     ) -> list[Check]:
         checks = []
         for axis, (index, extent) in enumerate(
@@ -298,11 +289,9 @@ class _Checker:
                 self.count += 1
         return checks
 
-    def _refuse_constant(
-        self, index: tvm_api.PrimExpr, found: Range, axis: int, extent: int
-    ) -> None:
+    def _refuse_constant(self, index: PrimExpr, found: Range, axis: int, extent: int) -> None:
         """Refuse a constant index tensor with an element out of range."""
-        if not isinstance(index, tvm_api.TensorLoad) or index.source not in self._constant:
+        if not isinstance(index, TensorLoad) or index.source not in self._constant:
             return
         if self._ranges.is_every_element(index):
             value = found[0] if found[0] < 0 else found[1]
@@ -313,8 +302,8 @@ class _Checker:
             )
 
     def _out_of_range(
-        self, index: tvm_api.PrimExpr, extent: int, facts: tuple[Fact, ...]
-    ) -> tvm_api.PrimExpr | None:
+        self, index: PrimExpr, extent: int, facts: tuple[Fact, ...]
+    ) -> PrimExpr | None:
         """Return the condition under which an index is out of range; None for never.
 
         A select expression, as for indices that count from the end, becomes one condition per case;
@@ -332,9 +321,7 @@ class _Checker:
                 conditions.append(tirx.And(condition if holds else tirx.Not(condition), outside))
         return _any(conditions)
 
-    def _outside(
-        self, index: tvm_api.PrimExpr, extent: int, facts: tuple[Fact, ...]
-    ) -> tvm_api.PrimExpr | None:
+    def _outside(self, index: PrimExpr, extent: int, facts: tuple[Fact, ...]) -> PrimExpr | None:
         """Return the condition for an index that is not a select expression."""
         dtype = str(index.ty.dtype)
         low, high = self._ranges.of(index, facts)
@@ -348,21 +335,20 @@ class _Checker:
             conditions.append(index >= tirx.IntImm(dtype, extent))
         return _any(conditions)
 
-    def _in_full(self, expression: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def _in_full(self, expression: PrimExpr) -> PrimExpr:
         """Substitute bound variables by their values, if the values depend on data.
 
         A check without these variables can run before the bindings.
         """
 
-        def value(variable: tvm_api.Var) -> tvm_api.PrimExpr:
+        def value(variable: Var) -> PrimExpr:
             bound = self._ranges.value_of(variable) if variable in self._tainted else None
             return variable if bound is None else self._in_full(bound)
 
-        return tvm_api.rewrite(expression, [(tvm_api.Var, value)])
+        return tvm_api.rewrite(expression, [(Var, value)])
 
-    def _lost_by(self, cast: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Any]:
-        """Return the conditions under which a narrowing cast changes a value and hides a bad
-        index."""
+    def _lost_by(self, cast: PrimExpr, facts: tuple[Fact, ...]) -> list[Any]:
+        """Return the conditions under which a narrowing cast hides a bad index."""
         source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
         least, largest = dtype_range(target)
         if not self._depends_on_data(cast.value) or target not in INTEGERS:
@@ -386,25 +372,22 @@ class _Checker:
         )
 
 
-def _any(conditions: Sequence[Any]) -> tvm_api.PrimExpr | None:
+def _any(conditions: Sequence[Any]) -> PrimExpr | None:
     """Return the disjunction of conditions; None if there are none."""
-    result = None
-    for condition in conditions:
-        result = condition if result is None else tirx.Or(result, condition)
-    return result
+    return reduce(tirx.Or, conditions) if conditions else None
 
 
-def _choice(expression: tvm_api.PrimExpr) -> tuple[Any, Any, Any] | None:
+def _choice(expression: PrimExpr) -> tuple[Any, Any, Any] | None:
     """Return condition and both cases of a select expression; None for other expressions."""
     if type(expression).__name__ == "Select":
         return expression.condition, expression.true_value, expression.false_value
-    if isinstance(expression, tvm_api.Call) and called(expression) == "if_then_else":
+    if isinstance(expression, Call) and called(expression) == "if_then_else":
         condition, yes, no = expression.args
         return condition, yes, no
     return None
 
 
-def _operands(node: tvm_api.PrimExpr) -> list[tuple[Any, tuple[Any, bool] | None]]:
+def _operands(node: PrimExpr) -> list[tuple[Any, tuple[Any, bool] | None]]:
     """Return the operands of an expression, each with its guard and the guard's required value."""
     choice = _choice(node)
     if choice is not None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.tvm_api import Buffer, Call, PrimExpr, Stmt, TensorLoad, Var
 
 tirx = tvm_api.tirx
 
@@ -46,7 +47,6 @@ class Elements:
     """The known ranges of the elements of a tensor of constant integers.
 
     Attributes:
-        every: smallest and largest element.
         columns: smallest and largest element at each index of the last axis, if the axis is short.
     """
 
@@ -74,11 +74,7 @@ class Elements:
 
 
 class Ranges:
-    """Computes ranges of the expressions of one prim func.
-
-    Args:
-        constants: elements of buffers that are constant.
-    """
+    """Computes ranges of the expressions of one prim func."""
 
     def __init__(self, constants: Mapping[Any, Elements]) -> None:
         self._constants = dict(constants)
@@ -87,14 +83,14 @@ class Ranges:
         self._stored: dict[Any, list[tuple[Any, tuple[Fact, ...]]]] = {}
         self._open: set[Any] = set()
 
-    def add_loop(self, loop: tvm_api.Stmt) -> None:
+    def add_loop(self, loop: Stmt) -> None:
         """Record the range of a loop's variable."""
         self._loops[loop.loop_var] = loop
 
-    def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
+    def bind(self, variable: Var, value: PrimExpr) -> None:
         self._bound[variable] = value
 
-    def is_every_element(self, load: tvm_api.TensorLoad) -> bool:
+    def is_every_element(self, load: TensorLoad) -> bool:
         """Whether the loops around a load iterate each of its indices over a whole dimension."""
         variables: list[Any] = []
         for index, extent in zip(load.indices, tvm_api.buffer_shape(load.source), strict=True):
@@ -108,22 +104,20 @@ class Ranges:
             variables.append(index)
         return True
 
-    def value_of(self, variable: tvm_api.Var) -> tvm_api.PrimExpr | None:
+    def value_of(self, variable: Var) -> PrimExpr | None:
         """Return the bound value of a variable; None for a loop variable or a parameter."""
         return self._bound.get(variable)
 
-    def add_scratch(self, buffer: tvm_api.Buffer) -> None:
+    def add_scratch(self, buffer: Buffer) -> None:
         """Record a buffer that only the prim func itself writes."""
         self._stored.setdefault(buffer, [])
 
-    def add_store(
-        self, buffer: tvm_api.Buffer, value: tvm_api.PrimExpr, facts: Sequence[Fact]
-    ) -> None:
+    def add_store(self, buffer: Buffer, value: PrimExpr, facts: Sequence[Fact]) -> None:
         """Record a value stored to a local buffer."""
         if buffer in self._stored:
             self._stored[buffer].append((value, tuple(facts)))
 
-    def of(self, expression: tvm_api.PrimExpr, facts: Sequence[Fact] = ()) -> Range:
+    def of(self, expression: PrimExpr, facts: Sequence[Fact] = ()) -> Range:
         """Return the range of an integer expression, given some facts."""
         low, high = self._structural(expression, facts)
         for subject, (least, largest) in facts:
@@ -131,7 +125,7 @@ class Ranges:
                 low, high = max(low, least), min(high, largest)
         return low, high
 
-    def facts_of(self, condition: tvm_api.PrimExpr, holds: bool = True) -> list[Fact]:
+    def facts_of(self, condition: PrimExpr, holds: bool = True) -> list[Fact]:
         """Return the ranges of operands that a condition implies if it is true, or false."""
         kind = type(condition).__name__
         if kind == "Not":
@@ -148,9 +142,7 @@ class Ranges:
             *self._compared(condition.b, SWAPPED[relation], condition.a),
         ]
 
-    def _compared(
-        self, left: tvm_api.PrimExpr, relation: str, right: tvm_api.PrimExpr
-    ) -> list[Fact]:
+    def _compared(self, left: PrimExpr, relation: str, right: PrimExpr) -> list[Fact]:
         low, high = self.of(right)
         least, largest = dtype_range(str(left.ty.dtype))
         limits = {
@@ -162,7 +154,7 @@ class Ranges:
         }
         return [(left, limits[relation])] if relation in limits else []
 
-    def _structural(self, node: tvm_api.PrimExpr, facts: Sequence[Fact]) -> Range:
+    def _structural(self, node: PrimExpr, facts: Sequence[Fact]) -> Range:
         limits = dtype_range(str(node.ty.dtype))
         value = tvm_api.integer_value(node)
         if value is not None:
@@ -171,10 +163,10 @@ class Ranges:
         handler = getattr(self, f"_of_{type(node).__name__}", None)
         return limits if handler is None else handler(node, limits, facts)
 
-    def _both(self, node: tvm_api.PrimExpr, facts: Sequence[Fact]) -> tuple[Range, Range]:
+    def _both(self, node: PrimExpr, facts: Sequence[Fact]) -> tuple[Range, Range]:
         return self.of(node.a, facts), self.of(node.b, facts)
 
-    def _of_Var(self, node: tvm_api.Var, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Var(self, node: Var, limits: Range, facts: Sequence[Fact]) -> Range:
         if node in self._bound:
             return self._of_bound(node, limits, facts)
         loop = self._loops.get(node)
@@ -183,7 +175,7 @@ class Ranges:
         first, count = self.of(loop.min), self.of(loop.extent)
         return within((first[0], first[1] + max(count[1], 1) - 1), limits)
 
-    def _of_bound(self, variable: tvm_api.Var, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_bound(self, variable: Var, limits: Range, facts: Sequence[Fact]) -> Range:
         if variable in self._open:
             return limits
         self._open.add(variable)
@@ -191,9 +183,7 @@ class Ranges:
         self._open.discard(variable)
         return found
 
-    def _of_TensorLoad(
-        self, node: tvm_api.TensorLoad, limits: Range, facts: Sequence[Fact]
-    ) -> Range:
+    def _of_TensorLoad(self, node: TensorLoad, limits: Range, facts: Sequence[Fact]) -> Range:
         buffer = node.source
         if buffer in self._constants:
             last = tvm_api.integer_value(node.indices[-1]) if len(node.indices) else None
@@ -207,60 +197,60 @@ class Ranges:
         self._open.discard(buffer)
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
-    def _of_Cast(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Cast(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return within(self.of(node.value, facts), limits)
 
-    def _of_Let(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Let(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         self.bind(node.var, node.value)
         return self.of(node.body, facts)
 
-    def _of_Add(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Add(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return within((a + c, b + d), limits)
 
-    def _of_Sub(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Sub(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return within((a - d, b - c), limits)
 
-    def _of_Mul(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Mul(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         products = (a * c, a * d, b * c, b * d)
         return within((min(products), max(products)), limits)
 
-    def _of_Min(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Min(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return min(a, c), min(b, d)
 
-    def _of_Max(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Max(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return max(a, c), max(b, d)
 
-    def _of_FloorDiv(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_FloorDiv(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return (a // c, b // c) if c == d and c > 0 else limits
 
-    def _of_Div(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Div(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._of_FloorDiv(node, limits, facts) if self.of(node.a, facts)[0] >= 0 else limits
 
-    def _of_FloorMod(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_FloorMod(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         if c != d or c <= 0:
             return limits
         return (a, b) if a >= 0 and b < c else (0, c - 1)
 
-    def _of_Mod(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Mod(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._of_FloorMod(node, limits, facts) if self.of(node.a, facts)[0] >= 0 else limits
 
-    def _of_RShift(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_RShift(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._shifted(node.a, node.b, limits, facts)
 
-    def _of_BitwiseAnd(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_BitwiseAnd(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._masked(node.a, node.b, limits, facts)
 
-    def _of_Select(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Select(self, node: PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._range_of_selection(node.condition, node.true_value, node.false_value, facts)
 
-    def _of_Call(self, node: tvm_api.Call, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Call(self, node: Call, limits: Range, facts: Sequence[Fact]) -> Range:
         name, arguments = called(node), list(node.args)
         if name == "if_then_else":
             condition, yes, no = arguments
@@ -273,9 +263,9 @@ class Ranges:
 
     def _range_of_selection(
         self,
-        condition: tvm_api.PrimExpr,
-        yes: tvm_api.PrimExpr,
-        no: tvm_api.PrimExpr,
+        condition: PrimExpr,
+        yes: PrimExpr,
+        no: PrimExpr,
         facts: Sequence[Fact],
     ) -> Range:
         possible = [
@@ -297,13 +287,13 @@ class Ranges:
         return False
 
     def _shifted(
-        self, value: tvm_api.PrimExpr, by: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]
+        self, value: PrimExpr, by: PrimExpr, limits: Range, facts: Sequence[Fact]
     ) -> Range:
         (a, b), (c, d) = self.of(value, facts), self.of(by, facts)
         return (a >> c, b >> c) if c == d and 0 <= c < 64 else limits
 
     def _masked(
-        self, value: tvm_api.PrimExpr, mask: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]
+        self, value: PrimExpr, mask: PrimExpr, limits: Range, facts: Sequence[Fact]
     ) -> Range:
         ranges = self.of(value, facts), self.of(mask, facts)
         largest = [high for low, high in ranges if low >= 0]
@@ -314,9 +304,9 @@ def _hull(one: Range, other: Range) -> Range:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def called(call: tvm_api.Expr) -> str:
-    """Return the name of the operator of a TIR call, without its namespace."""
-    return str(getattr(call.op, "name", call.op)).rpartition(".")[2]
+def called(node: object) -> str:
+    """Return the name of a TIR call's operator, without its dialect; empty for other nodes."""
+    return str(getattr(getattr(node, "op", None), "name", "")).rpartition(".")[2]
 
 
 def within(found: Range, limits: Range) -> Range:

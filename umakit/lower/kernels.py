@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,17 +24,13 @@ from umakit.lower.driver_calls import (
 )
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parts import Parts
-from umakit.operators.kernels.loops import (
-    BIAS_HAS_ZERO_POINT,
-    ELEMENTWISE,
-    KEEPS_NAMES,
-    WEIGHTS_LAYOUT,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.registry import PARAMETERS
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.registration.backend import Backend
 from umakit.registration.code import place_of
+from umakit.tvm_api import Buffer, Call, PrimFunc, Stmt
 
 LOCAL_ELEMENTS = 1
 """Maximum number of elements of a scratch buffer that stays a local variable; larger ones go into
@@ -52,15 +49,9 @@ class Kernel:
     """A function over flat buffers.
 
     Attributes:
-        name: name of the prim func.
         target: `cpu`, or the name of the backend.
-        inputs: parameters that are only read.
-        outputs: parameters that are written completely.
-        scratch: parameters for working memory during the call.
         body: driver calls as nodes and all other code as TIR statements, in execution order,
             with buffer declarations but without scratch allocations.
-        returns_status: whether the function returns an `int32_t` status instead of `void`.
-        checks_indices: whether the function may return `INDEX_OUT_OF_RANGE`.
         in_place: indices of inputs whose memory the output may reuse.
         keeps_names: whether parameters keep their own names, and not the network's names of
             tensors.
@@ -86,7 +77,7 @@ class Kernel:
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
     scratch: tuple[Parameter, ...]
-    body: tuple[DriverCall | tvm_api.Stmt, ...]
+    body: tuple[DriverCall | Stmt, ...]
     returns_status: bool
     checks_indices: bool = False
     in_place: tuple[int, ...] = ()
@@ -99,7 +90,7 @@ class Kernel:
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[int, ...] = ()
-    allocating_body: tvm_api.Stmt | None = field(default=None, repr=False)
+    allocating_body: Stmt | None = field(default=None, repr=False)
     parts: Parts | None = None
 
     @property
@@ -113,7 +104,7 @@ class Kernel:
         return tuple(node for node in self.body if isinstance(node, DriverCall))
 
     @property
-    def statements(self) -> tuple[tvm_api.Stmt, ...]:
+    def statements(self) -> tuple[Stmt, ...]:
         """The TIR statements in the body, in execution order."""
         return tuple(node for node in self.body if not isinstance(node, DriverCall))
 
@@ -128,7 +119,7 @@ class Kernel:
             *(name for node in self.driver_calls for name in node.functions),
             *(
                 str(call.args[0].value)
-                for call in tvm_api.collect([*self.statements], tvm_api.Call)
+                for call in tvm_api.collect([*self.statements], Call)
                 if tvm_api.is_external_call(call) or tir.is_driver_call(call)
             ),
         ]
@@ -143,8 +134,7 @@ class Kernel:
         return found
 
     def _transfer(self, node: DriverCall) -> Transfer | None:
-        """Return the transfer of a driver call between a whole tensor and scratch; None for other
-        calls."""
+        """Return a driver call between a whole tensor and scratch; None for other calls."""
         if not node.moved_bytes:
             return None
         source, destination, _ = node.operands
@@ -167,12 +157,7 @@ class Kernel:
         )
 
     def without(self, nodes: Collection[DriverCall], name: str) -> Kernel:
-        """Return the kernel without some driver calls and the tensors of these calls alone.
-
-        Args:
-            nodes: driver calls of the body to remove.
-            name: name of the new kernel.
-        """
+        """Return the kernel without some driver calls and the tensors of these calls alone."""
         unused = [
             parameter
             for parameter in (*self.inputs, *self.outputs)
@@ -190,15 +175,13 @@ class Kernel:
 def make_kernel(
     name: str,
     target: str,
-    function: tvm_api.PrimFunc,
+    function: PrimFunc,
     outputs: int,
     backend: Backend | None = None,
 ) -> Kernel:
     """Turn a lowered prim func into a kernel.
 
     Args:
-        name: name of the kernel.
-        target: `cpu` or a backend's target name.
         function: a prim func after the last lowering phase.
         outputs: number of results, the last parameters.
         backend: backend of the target, for the purposes of driver calls; None for CPU code.
@@ -216,7 +199,7 @@ def make_kernel(
     inputs, results = tensors[: len(tensors) - outputs], tensors[len(tensors) - outputs :]
     returns = tvm_api.collect(body, tvm_api.tirx.Return)
     composite = parameters_of(function.without_attr(ARRAYS_ATTRIBUTE))
-    layout = tvm_api.function_attribute(function, WEIGHTS_LAYOUT)
+    layout = tvm_api.function_attribute(function, ir.WEIGHTS_LAYOUT)
     attributes = tvm_api.function_attribute(function, PARAMETERS)
     nodes = _nodes(body, [*tensors, *scratch], backend)
     ignored = _unused(inputs, nodes)
@@ -231,7 +214,7 @@ def make_kernel(
         ignored=ignored,
         returns_status=bool(returns) or _calls_driver(body),
         checks_indices=any(map(is_index_check, returns)),
-        keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
+        keeps_names=tvm_api.function_attribute(function, ir.KEEPS_NAMES) is not None,
         composite=composite,
         weights_layout=str(layout or getattr(composite, "stored_layout", "")),
         bias_has_zero_point=_bias_has_zero_point(function, composite),
@@ -247,25 +230,20 @@ def make_kernel(
 
 
 def _in_place(
-    function: tvm_api.PrimFunc,
-    body: tvm_api.Stmt,
+    function: PrimFunc,
+    body: Stmt,
     inputs: Sequence[Parameter],
     results: Sequence[Parameter],
 ) -> tuple[int, ...]:
     if len(results) != 1:
         return ()
-    if tvm_api.function_attribute(function, ELEMENTWISE) is not None:
+    if tvm_api.function_attribute(function, ir.ELEMENTWISE) is not None:
         return tuple(range(len(inputs)))
     return in_place_inputs(body, [p.variable for p in inputs], results[0].variable)
 
 
 def _check_transfers(kernel: Kernel, backend: Backend) -> None:
-    """Compare the bytes of copies with the bytes of the tensor and of its place in a scratchpad.
-
-    Raises:
-        BackendError: a copy is larger than one of them, or leaves out a part of a tensor without
-            other accesses; names the line with the copying function.
-    """
+    """Compare the bytes of copies with the bytes of the tensor and of its place in a scratchpad."""
     for node in kernel.driver_calls:
         for end in node.operands[:-1] if node.moved_bytes else ():
             if not isinstance(end, Parameter) or end.size == node.moved_bytes:
@@ -293,25 +271,25 @@ def _is_needed_whole(kernel: Kernel, tensor: Parameter) -> bool:
     return kernel.composite is not None and (tensor.own_name != "data" or max(strides) == 1)
 
 
-def _bias_has_zero_point(function: tvm_api.PrimFunc, composite: Composite | None) -> bool:
+def _bias_has_zero_point(function: PrimFunc, composite: Composite | None) -> bool:
     zero_point = getattr(composite, "input_zero_point", 0)
     if composite is not None and getattr(composite, "zero_point_in_bias", False):
         return bool(zero_point != 0)
-    return tvm_api.function_attribute(function, BIAS_HAS_ZERO_POINT) is not None
+    return tvm_api.function_attribute(function, ir.BIAS_HAS_ZERO_POINT) is not None
 
 
-def _calls_driver(body: tvm_api.Stmt | list[tvm_api.Stmt]) -> bool:
-    return any(map(tir.is_driver_call, tvm_api.collect(body, tvm_api.Call)))
+def _calls_driver(body: Stmt | list[Stmt]) -> bool:
+    return any(map(tir.is_driver_call, tvm_api.collect(body, Call)))
 
 
-def _parameter(variable: tvm_api.Buffer) -> Parameter:
+def _parameter(variable: Buffer) -> Parameter:
     scope = tvm_api.buffer_scope(variable).partition(".")[2]
     return Parameter(variable, tvm_api.buffer_dtype(variable), _elements(variable), scope)
 
 
 def _nodes(
-    body: tvm_api.Stmt, parameters: Sequence[Parameter], backend: Backend | None
-) -> tuple[DriverCall | tvm_api.Stmt, ...]:
+    body: Stmt, parameters: Sequence[Parameter], backend: Backend | None
+) -> tuple[DriverCall | Stmt, ...]:
     """Convert driver calls of a kernel's body to nodes; driver calls in loops stay TIR."""
     statements = tvm_api.flatten_statements(body)
     shown = {parameter.variable: parameter for parameter in parameters}
@@ -321,7 +299,7 @@ def _nodes(
             # A driver cannot get a view as another dtype as a plain pointer.
             if source is not None and source.dtype == tvm_api.buffer_dtype(view.buffer):
                 shown[view.buffer] = source
-    nodes: list[DriverCall | tvm_api.Stmt] = []
+    nodes: list[DriverCall | Stmt] = []
     for statement in statements:
         call, text = tir.called_driver(statement), text_call_of(statement, shown)
         if text is not None:
@@ -341,9 +319,7 @@ def _nodes(
     )
 
 
-def _unused(
-    inputs: Sequence[Parameter], nodes: Sequence[DriverCall | tvm_api.Stmt]
-) -> tuple[int, ...]:
+def _unused(inputs: Sequence[Parameter], nodes: Sequence[DriverCall | Stmt]) -> tuple[int, ...]:
     """Return the positions of inputs without use in a kernel that is a single text call."""
     node = nodes[0] if len(nodes) == 1 else None
     if not isinstance(node, DriverCall) or node.text is None:
@@ -351,9 +327,8 @@ def _unused(
     return tuple(n for n, parameter in enumerate(inputs) if not node.mentions(parameter))
 
 
-def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
-    """Return the buffers that a node uses; the declaration of a view uses the source of the
-    view."""
+def _used_buffers(node: DriverCall | Stmt) -> list[Buffer]:
+    """Return the buffers that a node uses; the declaration of a view uses its source."""
     if isinstance(node, DriverCall):
         expressions = [operand for operand in node.operands if not isinstance(operand, Parameter)]
         return tvm_api.buffers_in(expressions)
@@ -361,11 +336,10 @@ def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
     return tvm_api.buffers_in(node.data if declares else node)
 
 
-def _is_local(buffer: tvm_api.Buffer, most: int = 0) -> bool:
+def _is_local(buffer: Buffer, most: int = 0) -> bool:
     """Whether a scratch buffer is small enough for the stack.
 
     Args:
-        buffer: the buffer.
         most: most bytes of arrays of sums in the registers of the kernel's CPU.
     """
     scope = tvm_api.buffer_scope(buffer)
@@ -376,15 +350,12 @@ def _is_local(buffer: tvm_api.Buffer, most: int = 0) -> bool:
     return scope == "local" and tvm_api.buffer_bytes(buffer) <= LOCAL_BYTES
 
 
-def _elements(buffer: tvm_api.Buffer) -> int:
-    count = 1
-    for extent in tvm_api.buffer_shape(buffer):
-        count *= extent
-    return count
+def _elements(buffer: Buffer) -> int:
+    return math.prod(tvm_api.buffer_shape(buffer))
 
 
-def _without_allocations(body: tvm_api.Stmt, buffers: list[Any]) -> tvm_api.Stmt:
-    def drop(statement: tvm_api.Stmt) -> tvm_api.Stmt:
+def _without_allocations(body: Stmt, buffers: list[Any]) -> Stmt:
+    def drop(statement: Stmt) -> Stmt:
         if any(statement.buffer.same_as(buffer) for buffer in buffers):
             return tvm_api.tirx.Evaluate(tvm_api.tirx.IntImm("int32", 0))
         return statement

@@ -36,8 +36,6 @@ class Term:
     """A term of an index without the loop variable.
 
     Attributes:
-        factor: its coefficient.
-        values: range of the multiplied expression.
         node: the multiplied expression; None for the lanes of a vector.
     """
 
@@ -58,8 +56,6 @@ class IndexSum:
 
     Attributes:
         of_loop: contribution of the loop variable, int64[turns].
-        others: the other terms.
-        constant: the constant term.
     """
 
     of_loop: Values
@@ -71,9 +67,7 @@ class IndexSums:
     """Takes indices apart.
 
     Args:
-        variable: the loop variable.
         turns: number of values of the loop variable, from 0.
-        ranges: ranges of other variables, and values of bound variables.
     """
 
     def __init__(self, variable: tvm_api.Var, turns: int, ranges: Ranges) -> None:
@@ -82,12 +76,7 @@ class IndexSums:
         self._ranges = ranges
 
     def of(self, index: tvm_api.PrimExpr, facts: Sequence[Fact] = ()) -> IndexSum | None:
-        """Return an index as a sum; None if the loop variable is in a term with other variables.
-
-        Args:
-            index: an expression.
-            facts: facts implied by the conditions around the index.
-        """
+        """Return an index as a sum; None if the loop variable is in a term with other variables."""
         found = IndexSum(np.zeros(self._turns, np.int64))
         if not self._add(found, index, 1):
             return None
@@ -153,8 +142,7 @@ class IndexSums:
         return True
 
     def _same_value(self, node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
-        """Return the value of a bound variable, or the operand of a cast without effect; else
-        None."""
+        """Return what a bound variable or a cast without effect stands for; else None."""
         if type(node).__name__ == "Cast" and self._ranges.of(node) == self._ranges.of(node.value):
             return node.value
         return self._bound(node)
@@ -171,8 +159,7 @@ class IndexSums:
         )
 
     def _values(self, node: tvm_api.PrimExpr) -> Values | None:
-        """Return the values of an expression of the loop variable alone, int64[turns]; else
-        None."""
+        """Return the values of a function of the loop variable alone, int64[turns]; else None."""
         value = tvm_api.integer_value(node)
         if value is not None:
             return np.full(self._turns, value, np.int64)
@@ -213,3 +200,19 @@ def has_hidden_accesses(statement: tvm_api.Stmt) -> bool:
     hidden = ("call_driver", "call_extern", "address_of", "tvm_access_ptr", "buffer_data")
     calls = tvm_api.collect(statement, tvm_api.Call)
     return any(called(call).endswith(hidden) for call in calls)
+
+
+class Views:
+    """The views that a body declares of buffers."""
+
+    def __init__(self, body: tvm_api.Stmt) -> None:
+        views = {
+            v.buffer: tvm_api.buffers_in(v.data) for v in tvm_api.collect(body, tirx.DeclBuffer)
+        }
+        self._sources = {view: found[0] for view, found in views.items() if len(found) == 1}
+
+    def root(self, buffer: tvm_api.Buffer) -> tvm_api.Buffer:
+        """Return the buffer below a view, or the buffer itself."""
+        while buffer in self._sources:
+            buffer = self._sources[buffer]
+        return buffer

@@ -9,7 +9,7 @@ attribute. A TIR pass then replaces the loops by the driver call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from umakit import tvm_api
@@ -22,10 +22,11 @@ from umakit.operators.offload.pattern import OperatorPattern
 from umakit.operators.offload.reference import with_change_of_scale
 from umakit.operators.offload.rounding import function_of
 from umakit.operators.offload.weighted import ARRAYS, Weighted
-from umakit.operators.parameters import PREFIX
-from umakit.operators.registry import legalizations
+from umakit.operators.parameters import PREFIX, Parameters
+from umakit.operators.registry import Rule, legalizations, operators
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE, as_text
 from umakit.registration.backend import Backend
+from umakit.tvm_api import BlockBuilder, Call, Expr, Function, PrimFunc
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,15 @@ class Offloaded:
     """A call of a composite, prepared for lowering.
 
     Attributes:
-        layer: parameters of the composite.
         function: a Relax composite function of one operator; parameters are the operands in the
             order of the driver's pointers.
-        operands: Relax expressions of the operands.
     """
 
     layer: Any
     function: Any
     operands: tuple[Any, ...]
 
-    def with_parameters(self, function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    def with_parameters(self, function: PrimFunc) -> PrimFunc:
         """Attach the composite's parameters and arrays to a prim func, for TIR passes."""
         function = function.with_attrs({ATTRIBUTE: as_text(self.layer), KEEPS_NAMES: True})
         if not isinstance(self.layer, Weighted):
@@ -55,7 +54,7 @@ class Offloaded:
         """Return the rule for `LegalizeOps` that makes loops over the driver's arrays."""
         name = f"relax.{PREFIX}{self.layer.operator}"
 
-        def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+        def rule(builder: BlockBuilder, call: Call) -> Expr:
             if isinstance(self.layer, Weighted):
                 variable = builder.add_func(self.layer.reference_kernel(), name.replace(".", "_"))
                 operands = tvm_api.relax.Tuple(list(call.args))
@@ -92,19 +91,9 @@ def calls_rounding(kernels: Iterable[Kernel], backend: Backend) -> bool:
 
 
 def prepare_offload(
-    pattern: OperatorPattern, function: tvm_api.Function, arguments: Sequence[Any]
+    pattern: OperatorPattern, function: Function, arguments: Sequence[Any]
 ) -> Offloaded:
-    """Prepare one call of a composite.
-
-    Args:
-        pattern: registered pattern of the backend.
-        function: the composite's Relax function.
-        arguments: arguments of the call.
-
-    Raises:
-        LoweringError: weights are not constants, or a pass of the backend changed the composite so
-            that no driver call can compute it.
-    """
+    """Prepare one call of a composite."""
     values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
     where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
     match = pattern.match_of(function)
@@ -126,9 +115,7 @@ def prepare_offload(
     return Offloaded(layer, _as_function(layer, function, operands), tuple(operands))
 
 
-def _as_function(
-    layer: Composite, function: tvm_api.Function, operands: Sequence[Any]
-) -> tvm_api.Function:
+def _as_function(layer: Composite, function: Function, operands: Sequence[Any]) -> Function:
     """Return the composite as a function of one operator, with the parameters as attributes."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
     names = [name for name in layer.POINTERS if name not in layer.RESULTS]
@@ -145,8 +132,61 @@ def _as_function(
     return made.with_attrs(dict(function.attrs)).without_attr("global_symbol")
 
 
-def _shape(operand: tvm_api.Expr) -> tuple[int, ...]:
+def _shape(operand: Expr) -> tuple[int, ...]:
     shape = tvm_api.static_shape(operand)
     if shape is None:
         raise LoweringError("an operand of an integer operator has no static shape")
     return shape
+
+
+CHANNELS_FIRST = "OIHW"
+"""Layout of weights of convolutions whose data are NCHW."""
+
+
+def plain_rules() -> dict[str, Rule]:
+    """Return the rules for `LegalizeOps` of operators in composites of a backend's own patterns.
+
+    Such a composite gets the operator's operands unchanged, and constants as pointers, so the CPU's
+    kernel, which prepares weights, cannot compute it. Loops run until a strategy or TIR pass
+    replaces them.
+    """
+    found = legalizations()
+    for operator in operators():
+        kinds = [kind for kind in operator.composites if issubclass(kind, Weighted)]
+        if kinds and operator.parameters is not None:
+            found[f"relax.{PREFIX}{operator.name}"] = _rule(operator.parameters, kinds[0])
+    return found
+
+
+def _rule(parameters: type[Parameters], kind: type[Weighted]) -> Rule:
+    def rule(builder: tvm_api.BlockBuilder, call: Call) -> Call:
+        layer = _layer(parameters.of(call), kind, call)
+        variable = builder.add_func(layer.reference_kernel(), tvm_api.operator_name(call)
+                                    .replace(".", "_"))  # fmt: skip
+        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(list(call.args)), call.ty)
+
+    return rule
+
+
+def _layer(parameters: Parameters, kind: type[Weighted], call: Call) -> Weighted:
+    shapes = [tvm_api.static_shape(operand) for operand in call.args]
+    data, weights, _, multipliers, _ = (shape or () for shape in shapes)
+    if None in shapes:
+        raise LoweringError("an integer operator's operand has no static shape")
+    layout = kind.AXES
+    if getattr(parameters, "layout", "") == "NCHW":
+        outputs, inputs, height, width = weights
+        weights, layout = (outputs, height, width, inputs), CHANNELS_FIRST
+    dtypes = [tvm_api.dtype_of(operand) for operand in call.args[1:]]
+    return kind(
+        **asdict(parameters),
+        data_shape=data,
+        data_dtype=tvm_api.dtype_of(call.args[0]),
+        weights_shape=weights,
+        stored_layout=layout,
+        stored_dtypes=tuple(zip(ARRAYS, dtypes, strict=True)),
+        scales=multipliers[0],
+        expanded=False,
+        fill=0,
+        zero_point_in_bias=False,
+    )

@@ -12,8 +12,9 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.lower.index_ranges import Fact, Ranges
-from umakit.lower.loop_values import MOST_TURNS, IndexSum, IndexSums, has_hidden_accesses
+from umakit.lower.loop_values import MOST_TURNS, IndexSum, IndexSums, Views, has_hidden_accesses
 from umakit.operators.kernels.loops import INDEPENDENT
+from umakit.tvm_api import Buffer, Stmt, TensorLoad, Var
 
 tirx = tvm_api.tirx
 
@@ -36,18 +37,16 @@ class Parts:
     """Ranges of loops; a call of the kernel computes one range.
 
     Attributes:
-        variables: the variables of the loops.
-        turns: number of turns of each loop.
         together: number of last turns that must belong to the last part.
         count: number of parts, at most `turns`.
     """
 
-    variables: tuple[tvm_api.Var, ...]
+    variables: tuple[Var, ...]
     turns: int
     together: int
     count: int
 
-    def is_cut(self, loop: tvm_api.Stmt) -> bool:
+    def is_cut(self, loop: Stmt) -> bool:
         """Whether parts compute ranges of a loop."""
         return any(loop.loop_var.same_as(each) for each in self.variables)
 
@@ -60,27 +59,18 @@ class Parts:
 
 
 def scratch_step(elements: int, dtype: str) -> int:
-    """Return the distance between scratch arrays of parts, in elements.
-
-    Args:
-        elements: elements of one array.
-        dtype: dtype of the elements.
-    """
+    """Return the distance between scratch arrays of parts, in elements."""
     size = tvm_api.element_bytes(dtype)
     return -(-elements * size // LINE) * LINE // size
 
 
-def choose_parts(
-    body: tvm_api.Stmt, shared: Collection[tvm_api.Buffer], most: int, macs: int
-) -> Parts | None:
+def choose_parts(body: Stmt, shared: Collection[Buffer], most: int, macs: int) -> Parts | None:
     """Return the parts of a kernel; None if the kernel cannot be cut, or if it is not worth it.
 
     Of the possible loops, the loops with the least work in the longest part are chosen.
 
     Args:
         body: the kernel's body, with allocations of working memory in place.
-        shared: shared buffers that the kernel writes.
-        most: largest number of parts.
         macs: multiply-accumulates of the kernel; 0 if unknown.
     """
     whole = work_of(body)
@@ -97,14 +87,14 @@ def choose_parts(
     return Parts(variables, best.turns, best.together, min(most, best.units))
 
 
-def _longest(body: tvm_api.Stmt, loops: IndependentLoops, most: int) -> float:
+def _longest(body: Stmt, loops: IndependentLoops, most: int) -> float:
     """Return the work of the longest part."""
     parts = Parts((), loops.turns, loops.together, min(most, loops.units))
     turns = max(end - first for first, end in parts.ranges())
     return work_of(body, loops.loops, turns)
 
 
-def work_of(statement: tvm_api.Stmt, cut: Sequence[tvm_api.Stmt] = (), turns: int = 0) -> float:
+def work_of(statement: Stmt, cut: Sequence[Stmt] = (), turns: int = 0) -> float:
     """Return the number of stores and calls that a statement executes.
 
     Args:
@@ -145,13 +135,11 @@ class IndependentLoops:
     """Consecutive loops of a kernel whose turns may run at the same time.
 
     Attributes:
-        loops: the loops, with the same number of turns.
-        turns: number of turns of each loop.
         together: number of last turns that must belong to one range, because they write the same
             elements; at least 1.
     """
 
-    loops: tuple[tvm_api.Stmt, ...]
+    loops: tuple[Stmt, ...]
     turns: int
     together: int = 1
 
@@ -170,15 +158,11 @@ class LoopProofs:
             output may take.
     """
 
-    def __init__(self, body: tvm_api.Stmt, shared: Collection[tvm_api.Buffer]) -> None:
+    def __init__(self, body: Stmt, shared: Collection[Buffer]) -> None:
         self._body = body
         self._shared = list(shared)
-        self._views: dict[Any, Any] = {}
+        self._root = Views(body).root
         self._ranges = Ranges({})
-        for view in tvm_api.collect(body, tirx.DeclBuffer):
-            sources = tvm_api.buffers_in(view.data)
-            if len(sources) == 1:
-                self._views[view.buffer] = sources[0]
         self._loops = tvm_api.collect(body, tirx.For)
         self._names_repeat = False
         self._note_variables()
@@ -209,20 +193,14 @@ class LoopProofs:
                 return found
             level = tvm_api.flatten_statements(touching[0].body)
 
-    def _root(self, buffer: tvm_api.Buffer) -> tvm_api.Buffer:
-        while buffer in self._views:
-            buffer = self._views[buffer]
-        return buffer
-
-    def _touches_shared(self, statement: tvm_api.Stmt) -> bool:
+    def _touches_shared(self, statement: Stmt) -> bool:
         if isinstance(statement, tirx.DeclBuffer):
             return False
         used = [self._root(buffer) for buffer in tvm_api.buffers_in(statement)]
         return any(buffer.same_as(shared) for buffer in used for shared in self._shared)
 
-    def _independent(self, loops: Sequence[tvm_api.Stmt]) -> IndependentLoops | None:
-        """Return loops with all accesses of shared buffers if their turns are independent, else
-        None."""
+    def _independent(self, loops: Sequence[Stmt]) -> IndependentLoops | None:
+        """Return loops with all accesses of shared buffers and independent turns; else None."""
         if not loops or not all(isinstance(each, tirx.For) for each in loops):
             return None
         if any(self._is_repeated(loop) for loop in loops):
@@ -245,11 +223,11 @@ class LoopProofs:
                 return None
         return IndependentLoops(tuple(loops), turns)
 
-    def _is_repeated(self, loop: tvm_api.Stmt) -> bool:
+    def _is_repeated(self, loop: Stmt) -> bool:
         """Whether another loop has the same variable."""
         return sum(each.loop_var.same_as(loop.loop_var) for each in self._loops) > 1
 
-    def _other_memory_is_shared(self, loops: Sequence[tvm_api.Stmt], turns: int) -> bool:
+    def _other_memory_is_shared(self, loops: Sequence[Stmt], turns: int) -> bool:
         """Whether a turn may see values of another turn in working memory."""
         inside = [s.buffer for each in loops for s in tvm_api.collect(each, tirx.AllocBuffer)]
         written = {
@@ -267,17 +245,17 @@ class LoopProofs:
             for buffer in outer
         )
 
-    def _is_of_loops(self, buffer: tvm_api.Buffer, loops: Sequence[tvm_api.Stmt]) -> bool:
+    def _is_of_loops(self, buffer: Buffer, loops: Sequence[Stmt]) -> bool:
         everywhere = self._accesses(buffer, [self._body])
         return len(everywhere) == len(self._accesses(buffer, loops))
 
-    def _accesses(self, buffer: tvm_api.Buffer, statements: Sequence[tvm_api.Stmt]) -> list[Access]:
+    def _accesses(self, buffer: Buffer, statements: Sequence[Stmt]) -> list[Access]:
         found: list[Access] = []
         for statement in statements:
             self._collect(statement, [], found)
         return [access for access in found if self._root(access[0]).same_as(buffer)]
 
-    def _collect(self, statement: tvm_api.Stmt, facts: list[Fact], found: list[Access]) -> None:
+    def _collect(self, statement: Stmt, facts: list[Fact], found: list[Access]) -> None:
         if isinstance(statement, tirx.SeqStmt):
             for child in statement.seq:
                 self._collect(child, facts, found)
@@ -297,10 +275,10 @@ class LoopProofs:
                     self._collect(case, [*facts, *implied], found)
         elif isinstance(statement, tirx.BufferStore):
             found.append((statement.buffer, list(statement.indices), facts))
-        for load in tvm_api.collect(read, tvm_api.TensorLoad):
+        for load in tvm_api.collect(read, TensorLoad):
             found.append((load.source, list(load.indices), facts))
 
-    def _apart(self, buffer: tvm_api.Buffer, loops: Sequence[tvm_api.Stmt], turns: int) -> bool:
+    def _apart(self, buffer: Buffer, loops: Sequence[Stmt], turns: int) -> bool:
         """Whether each element of a buffer is accessed in only one turn."""
         sums: list[IndexSum] = []
         for loop in loops:
@@ -324,9 +302,6 @@ def are_apart(sums: Sequence[IndexSum]) -> bool:
     Terms with a coefficient above the whole contribution of the loop variable vanish modulo the
     greatest common divisor of these coefficients. The remaining terms lie in an interval for each
     turn, and these intervals must not meet.
-
-    Args:
-        sums: all indices of the buffer in the loop.
     """
     if not sums:
         return True
@@ -355,7 +330,7 @@ def _rest(index: IndexSum, span: int) -> tuple[int, int]:
     return low, high
 
 
-def _turns(loop: tvm_api.Stmt) -> int | None:
+def _turns(loop: Stmt) -> int | None:
     """Return the number of turns of a plain loop from 0 in int32; None for other loops."""
     plain = loop.step is None or tvm_api.integer_value(loop.step) == 1
     first, dtype = tvm_api.integer_value(loop.min), str(loop.loop_var.ty.dtype)
@@ -363,8 +338,7 @@ def _turns(loop: tvm_api.Stmt) -> int | None:
     return tvm_api.integer_value(loop.extent) if is_plain else None
 
 
-def _declared(loop: tvm_api.Stmt) -> int | None:
-    """Return the number of last turns that a declared-independent loop keeps together; None if
-    undeclared."""
+def _declared(loop: Stmt) -> int | None:
+    """Return the last turns that a loop declared independent keeps together; else None."""
     value = loop.annotations.get(INDEPENDENT)
     return None if value is None else tvm_api.integer_value(value)

@@ -113,13 +113,7 @@ def lower_prim_func(
     """Lower a prim func from loops over blocks to flat loops over flat buffers.
 
     Args:
-        name: name of the kernel, for messages.
-        function: the prim func.
         backend: backend with the TIR passes; None for CPU code.
-        checks: TIR passes that run before tensors are flattened, see `index_checks`.
-
-    Raises:
-        LoweringError: a pass failed; names the pass's phase and the kernel.
     """
     module = tvm_api.IRModule({name: function.with_attr("global_symbol", name)})
     module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
@@ -275,8 +269,7 @@ def _bound(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
 
 def _bound_in_loop(loop: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a loop with bindings of the values that depend on its variable, including inner
-    loops."""
+    """Return a loop with bindings of the values that depend on its or an inner variable."""
     body = _with_bindings(loop.body, {loop.loop_var})
     return tirx.For(
         loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding,
@@ -288,14 +281,18 @@ def _with_bindings(body: tvm_api.Stmt, changing: set[Any] | None) -> tvm_api.Stm
     """Return a body that starts with bindings of named values.
 
     Args:
-        body: statements.
         changing: variables; values that depend on none of these variables stay calls, for an outer
             loop to bind. None binds all values.
     """
     bindings: list[tvm_api.Stmt] = []
     seen = set() if changing is None else set(changing)
     while True:
-        call = next((c for c in _named(body) if changing is None or _mentions(c, seen)), None)
+        calls = _named(body)
+        if changing is not None:
+            calls = [
+                call for call in calls if not seen.isdisjoint(tvm_api.collect(call, tvm_api.Var))
+            ]
+        call = next(iter(calls), None)
         if call is None:
             return tir.sequence([*bindings, *tvm_api.flatten_statements(body)])
         name, value = tir.name_and_value(call)
@@ -318,7 +315,3 @@ def _replaced(body: tvm_api.Stmt, call: tvm_api.Call, value: tvm_api.PrimExpr) -
 def _named(body: tvm_api.Stmt) -> list[tvm_api.Call]:
     """Return the calls of `tir.named`, inner calls before outer calls."""
     return [call for call in tvm_api.collect(body, tvm_api.Call) if tir.is_named(call)]
-
-
-def _mentions(call: tvm_api.Call, variables: set[Any]) -> bool:
-    return any(variable in variables for variable in tvm_api.collect(call, tvm_api.Var))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators: one file for each operator, and shared modules.
+"""Operators: one file for each operator or family, and shared modules.
 
-To add an integer operator, add a file that calls `registry.register` once. The file holds the
+To add an integer operator, add a file that calls `registry.register`. The file holds the
 operator's parameters, their derivation for the arithmetic of TensorFlow Lite Micro and of ONNX
 Runtime, the CPU kernel, the conversion from TensorFlow Lite (`tflite.converts`) and the
 driver's arguments (`interface`), or a pattern. No list has to be edited: all modules of the folder

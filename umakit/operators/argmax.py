@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.argmax` (data): the index of the largest element, the first if there are several."""
+"""`quantized.argmax` and `quantized.argmin` (data): the index of the largest or least element, the
+first if there are several.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +11,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Network
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    unflatten,
-)
-from umakit.operators.parameters import PREFIX, Parameters
-from umakit.operators.registry import (
-    IntegerCall,
-    IntegerOperator,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts, one_axis
-from umakit.tvm_api import Call, PrimExpr, relax, tirx
+from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence, set_to, unflatten
+from umakit.operators.parameters import PREFIX, Parameters, whole_range
+from umakit.operators.registry import IntegerCall, Shapes, register
+from umakit.operators.tflite import Convert, TfliteNode, converts, one_axis
+from umakit.tvm_api import Call, PrimExpr, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -59,16 +44,9 @@ def replace_by(kind: type[ArgMax], call: Call, network: Network) -> Call:
     integers = tvm_api.dtype_of(call.args[0]) in ("int8", "uint8", "int16")
     if not integers or data_shape is None or shape is None or call.attrs.axis is None:
         return call
-    limits = np.iinfo("int32")
-    parameters = kind(
-        output_shape=shape,
-        output_dtype=tvm_api.dtype_of(call),
-        output_zero_point=0,
-        clip=(int(limits.min), int(limits.max)),
-        rounding=network.arithmetic.value,
-        axis=int(call.attrs.axis) % len(data_shape),
-    )
-    return parameters.call([call.args[0]], call.span)
+    fields, axis = whole_range(shape, "int32", network.arithmetic), int(call.attrs.axis)
+    parameters = kind(**fields, axis=axis % len(data_shape))
+    return replace(parameters, output_dtype=tvm_api.dtype_of(call)).call([call.args[0]], call.span)
 
 
 def as_int32(kind: type[ArgMax], cast: Call, network: Network) -> Call:
@@ -87,8 +65,6 @@ def extreme_kernel(
     """Return the kernel (data, output) of the index of the largest or least element along an axis.
 
     Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the data.
         least: whether to find the least element instead of the largest one.
     """
     shape, zero = shapes[0], int32(0)
@@ -134,30 +110,28 @@ def extreme_kernel(
 
 
 register(
-    IntegerOperator(
-        parameters=ArgMax,
-        kernel=kernel_of_operands(extreme_kernel),
-        takes_clip=True,
-        drawing=reductions.extreme(ArgMax),
-        integer_calls=(
-            IntegerCall("argmax", partial(replace_by, ArgMax), without_quantize=True),
-            IntegerCall("astype", partial(as_int32, ArgMax)),
-        ),
-        interface=Interface(
-            sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
-        ),
-    )
+    parameters=ArgMax,
+    kernel_of_operands=extreme_kernel,
+    takes_clip=True,
+    drawing=reductions.extreme(ArgMax),
+    integer_calls=(
+        IntegerCall("argmax", partial(replace_by, ArgMax), without_quantize=True),
+        IntegerCall("astype", partial(as_int32, ArgMax)),
+    ),
+    interface=Interface(
+        sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
+    ),
 )
 
 
 def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
     """ARG_MAX or ARG_MIN along a constant axis, as int32."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-        rank = len(converter.shape(operator.inputs[0]))
-        axis = one_axis(converter.integers(operator, 1), rank)
-        places = function(converter.value(operator.inputs[0]), axis)
-        return relax.op.astype(converter.emit(places), "int32")
+    def convert(node: TfliteNode) -> tvm_api.Expr:
+        rank = len(node.shape(0))
+        axis = one_axis(node.integers(1), rank)
+        places = function(node.value(0), axis)
+        return relax.op.astype(node.emit(places), "int32")
 
     return convert
 
@@ -165,3 +139,28 @@ def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
 TFLITE_DTYPES = tuple((dtype, "int32") for dtype in ("float32", "int8", "uint8"))
 
 converts("ARG_MAX", *TFLITE_DTYPES)(place_of_extreme(relax.op.argmax))
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgMax):
+    """Index of the least element along an axis, the first if there are several."""
+
+    operator: ClassVar[str] = "argmin"
+
+
+register(
+    parameters=ArgMin,
+    kernel_of_operands=partial(extreme_kernel, least=True),
+    takes_clip=True,
+    drawing=reductions.extreme(ArgMin),
+    integer_calls=(
+        IntegerCall("argmin", partial(replace_by, ArgMin), without_quantize=True),
+        IntegerCall("astype", partial(as_int32, ArgMin)),
+    ),
+    interface=Interface(
+        sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
+    ),
+)
+
+
+converts("ARG_MIN", *TFLITE_DTYPES)(place_of_extreme(relax.op.argmin))

@@ -17,40 +17,15 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, TFLM, Interface, matrices
 from umakit.operators.islands import Island, arithmetic_of
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.elementwise import broadcast
-from umakit.operators.kernels.loops import (
-    TILE,
-    Extent,
-    accumulators,
-    add_to,
-    buffer,
-    buffers,
-    int32,
-    int64,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    tiles,
-    total_of,
-    unflatten,
-)
 from umakit.operators.multipliers import fixed_points, multiplier_of, reduced_multipliers
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Order, Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm, Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import Expr, PrimExpr, Stmt, relax, tirx
+from umakit.operators.tflite import TfliteNode, converts
+from umakit.tvm_api import Expr, PrimExpr, Stmt, int32, int64, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -136,50 +111,46 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_a
 
     If rows of the right matrix are contiguous, the elements of a tile of a result row are
     accumulated together; if columns are contiguous, the elements are accumulated one by one.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the operands.
     """
-    operands = buffers(("left", "right"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    operands = ir.buffers(("left", "right"), shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     *batch, rows, columns = parameters.output_shape
     depth = shapes[0][-2] if parameters.adjoint[0] else shapes[0][-1]
     wide = any(dtype.endswith("16") for dtype in dtypes)
-    width = 1 if parameters.adjoint[1] else min(TILE, columns)
+    width = 1 if parameters.adjoint[1] else min(ir.TILE, columns)
     accumulator = _accumulators(width, wide)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def element(side: int, number: PrimExpr, outer: PrimExpr, inner: PrimExpr) -> PrimExpr:
         shape = shapes[side]
-        places = broadcast(unflatten(number, batch), shape[:-2]) if batch else []
+        places = broadcast(ir.unflatten(number, batch), shape[:-2]) if batch else []
         if parameters.adjoint[side]:
             outer, inner = inner, outer
         value = int32(operands[side][(*places, outer, inner)]) - int32(parameters.zero_points[side])
         return int64(value) if wide else value
 
     def one_row(number: PrimExpr, row: PrimExpr) -> Stmt:
-        def one_tile(first: PrimExpr, count: Extent) -> Stmt:
+        def one_tile(first: PrimExpr, count: ir.Extent) -> Stmt:
             def term(k: PrimExpr, c: PrimExpr) -> Stmt:
                 product = element(0, number, row, k) * element(1, number, k, first + c)
-                return add_to(accumulator, c, product)
+                return ir.add_to(accumulator, c, product)
 
-            place = [*unflatten(number, batch), row]
-            return sequence(
+            place = [*ir.unflatten(number, batch), row]
+            return ir.sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("column", count, lambda c: set_to(accumulator, c, int32(0))),
-                loops([("product", depth), ("column", count)], term),
-                loop("column", count, lambda c: store_rescaled(
-                    output, [*place, first + c], total_of(accumulator, c), factor, parameters
+                ir.loop("column", count, lambda c: ir.set_to(accumulator, c, int32(0))),
+                ir.loops([("product", depth), ("column", count)], term),
+                ir.loop("column", count, lambda c: ir.store_rescaled(
+                    output, [*place, first + c], ir.total_of(accumulator, c), factor, parameters
                 )),
             )  # fmt: skip
 
         if parameters.adjoint[1]:
-            return loop("column", columns, lambda column: one_tile(column, 1))
-        return tiles(columns, one_tile)
+            return ir.loop("column", columns, lambda column: one_tile(column, 1))
+        return ir.tiles(columns, one_tile)
 
-    body = loops([("number", math.prod(batch)), ("row", rows)], one_row)
-    return kernel([*operands, output], body)
+    body = ir.loops([("number", math.prod(batch)), ("row", rows)], one_row)
+    return ir.kernel([*operands, output], body)
 
 
 def _accumulators(count: int, wide: bool) -> tvm_api.Buffer:
@@ -188,7 +159,9 @@ def _accumulators(count: int, wide: bool) -> tvm_api.Buffer:
     64-bit accumulators are signed: they cannot overflow, and TVM would assume that values cast from
     unsigned accumulators are positive.
     """
-    return tirx.decl_buffer([count], "int64", "sum", scope="local") if wide else accumulators(count)
+    return (
+        tirx.decl_buffer([count], "int64", "sum", scope="local") if wide else ir.accumulators(count)
+    )
 
 
 def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
@@ -198,18 +171,16 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 
 
 register(
-    IntegerOperator(
-        parameters=BatchMatmul,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(
-            Recognition(("matmul",), _derive_for_tflm, (Arithmetic.TFLM,)),
-            Recognition(("matmul",), _derive_for_ort, (Arithmetic.ORT,), Order.SPECIAL),
-        ),
-        takes_clip=True,
-        macs=_macs,
-        drawing=pairs.matrix_products(BatchMatmul),
-        interface=Interface(operands=PAIR, sizes=matrices, rounding=TFLM),
-    )
+    parameters=BatchMatmul,
+    kernel_of_operands=_kernel,
+    recognitions=(
+        Recognition(("matmul",), _derive_for_tflm, (Arithmetic.TFLM,)),
+        Recognition(("matmul",), _derive_for_ort, (Arithmetic.ORT,), Order.SPECIAL),
+    ),
+    takes_clip=True,
+    macs=_macs,
+    drawing=pairs.matrix_products(BatchMatmul),
+    interface=Interface(operands=PAIR, sizes=matrices, rounding=TFLM),
 )
 
 
@@ -218,17 +189,18 @@ MOST_MATMUL_AXES = 5
 
 
 @converts("BATCH_MATMUL", "float32", "int8", "int16", same_dtype=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """BATCH_MATMUL of matrices whose leading axes broadcast."""
-    options = converter.options(operator, "BatchMatMulOptions")
+    options = node.options("BatchMatMulOptions")
     operands = []
-    for number, adjoint in zip(operator.inputs, (options.AdjX(), options.AdjY()), strict=True):
-        rank = len(converter.shape(number))
+    adjoints = (options.AdjX(), options.AdjY())
+    for position, (_, adjoint) in enumerate(zip(node.inputs, adjoints, strict=True)):
+        rank = len(node.shape(position))
         if not 2 <= rank <= MOST_MATMUL_AXES:
             raise ModelError(f"an operand has {rank} axes")
-        value = converter.dequantized(number)
+        value = node.dequantized(position)
         if adjoint:
             order = [*range(rank - 2), rank - 1, rank - 2]
-            value = converter.emit(relax.op.permute_dims(value, order))
+            value = node.emit(relax.op.permute_dims(value, order))
         operands.append(value)
-    return converter.quantized(operator, relax.op.matmul(*operands))
+    return node.quantized(relax.op.matmul(*operands))

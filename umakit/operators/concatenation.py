@@ -7,28 +7,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
 from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface
 from umakit.operators.kernels.loops import buffer, buffers, kernel, loops, sequence
-from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
 from umakit.operators.offload.generated import Generated, GeneratedPattern
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import as_call
-from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Shapes,
-    kernel_of_operands,
-    register,
-    shape_of,
-)
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, imported
+from umakit.operators.parameters import Parameters, whole_range
+from umakit.operators.registry import Shapes, register, shape_of
+from umakit.operators.tflite import ANY, TfliteNode, converts, imported
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -53,15 +44,7 @@ class Concatenation(Parameters):
         if tvm_api.operator_name(call) != RELAX:
             return super().of(call)
         shape, dtype = shape_of(call), tvm_api.dtype_of(call)
-        limits = np.iinfo(dtype if "int" in dtype else "int8")
-        return cls(
-            output_shape=shape,
-            output_dtype=dtype,
-            output_zero_point=0,
-            clip=(int(limits.min), int(limits.max)),
-            rounding=Arithmetic.TFLM.value,
-            axis=int(call.attrs.axis or 0) % len(shape),
-        )
+        return cls(**whole_range(shape, dtype), axis=int(call.attrs.axis or 0) % len(shape))
 
 
 def _kernel(parameters: Concatenation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
@@ -177,30 +160,25 @@ def _one_dtype(layer: Any) -> str:
 
 
 register(
-    IntegerOperator(
-        parameters=Concatenation,
-        kernel=kernel_of_operands(_kernel),
-        drawing=layers.concatenation(),
-        patterns=(qconcatenation,),
-    )
+    parameters=Concatenation,
+    kernel_of_operands=_kernel,
+    drawing=layers.concatenation(),
+    patterns=(qconcatenation,),
 )
 
 
 @converts("PACK", *ANY, same_dtype=True, same_scale=True)
-def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def pack(node: TfliteNode) -> tvm_api.Expr:
     """PACK of tensors of one shape along a new axis."""
-    options = converter.options(operator, "PackOptions")
-    result = converter.shape(operator.outputs[0])
+    options = node.options("PackOptions")
+    result = node.result.shape
     axis = options.Axis() + (len(result) if options.Axis() < 0 else 0)
     if not 0 <= axis < len(result):
         raise ModelError(f"its axis is {options.Axis()}")
     part = (*result[:axis], 1, *result[axis + 1 :])
-    if any(converter.shape(number) != part[:axis] + part[axis + 1 :] for number in operator.inputs):
+    if any(tensor.shape != part[:axis] + part[axis + 1 :] for tensor in node.tensors):
         raise ModelError(f"its result has the shape {list(result)}")
-    parts = [
-        converter.emit(relax.op.reshape(converter.value(number), part))
-        for number in operator.inputs
-    ]
+    parts = [node.emit(relax.op.reshape(value, part)) for value in node.values()]
     return relax.op.concat(parts, axis)
 
 

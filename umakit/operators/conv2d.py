@@ -25,15 +25,8 @@ from umakit.operators.offload.pattern_families import ConvolutionPattern, output
 from umakit.operators.offload.reference import conv2d_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    check_steps,
-    check_wide_bias,
-    converts,
-)
+from umakit.operators.registry import Order, Recognition, register, shape_of
+from umakit.operators.tflite import QUANTIZED, TfliteNode, check_steps, check_wide_bias, converts
 from umakit.tvm_api import Call, Expr, PrimFunc
 
 RELAX = ("nn.conv1d", "nn.conv2d")
@@ -126,7 +119,12 @@ class qconv2d(ConvolutionPattern):
 
     def _own_constraints(self) -> list[Constraint]:
         return [
-            _c.refuse_if(lambda layer: layer.depthwise, _depthwise_refused),
+            _c.refuse_if(
+                lambda layer: layer.depthwise,
+                lambda layer: OtherOperator(
+                    f"a depthwise convolution, {layer.groups} groups of one channel"
+                ),
+            ),
             _c.one_of(
                 self.groups,
                 lambda layer: layer.groups,
@@ -161,7 +159,10 @@ class qdepthwise(ConvolutionPattern):
 
     def _own_constraints(self) -> list[Constraint]:
         return [
-            _c.refuse_if(lambda layer: not layer.depthwise, _depthwise_wanted),
+            _c.refuse_if(
+                lambda layer: not layer.depthwise,
+                lambda layer: OtherOperator("a convolution that is not depthwise"),
+            ),
             _c.one_of(
                 self.multipliers,
                 lambda layer: layer.output_channels // layer.input_channels,
@@ -170,44 +171,34 @@ class qdepthwise(ConvolutionPattern):
         ]
 
 
-def _depthwise_refused(layer: QConvolution) -> str:
-    return OtherOperator(f"a depthwise convolution, {layer.groups} groups of one channel")
-
-
-def _depthwise_wanted(layer: QConvolution) -> str:
-    return OtherOperator("a convolution that is not depthwise")
-
-
 register(
-    IntegerOperator(
-        parameters=Conv2d,
-        kernel=_kernel,
-        recognitions=(
-            Recognition(RELAX, _derive),
-            Recognition(("add",), _derive, order=Order.SPECIAL),
-        ),
-        takes_clip=True,
-        macs=_macs,
-        kind=_kind,
-        drawing=windows.convolution(Conv2d),
-        patterns=(qconv2d, qdepthwise),
-    )
+    parameters=Conv2d,
+    kernel=_kernel,
+    recognitions=(
+        Recognition(RELAX, _derive),
+        Recognition(("add",), _derive, order=Order.SPECIAL),
+    ),
+    takes_clip=True,
+    macs=_macs,
+    kind=_kind,
+    drawing=windows.convolution(Conv2d),
+    patterns=(qconv2d, qdepthwise),
 )
 
 
 @converts("CONV_2D", "float32", *QUANTIZED, weights=True)
-def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def conv_2d(node: TfliteNode) -> Expr:
     """CONV_2D."""
-    options = converter.options(operator, "Conv2DOptions")
+    options = node.options("Conv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
-    check_wide_bias(converter, operator, operator.inputs[0], 2, options)
-    return converter.imported(operator)
+    check_wide_bias(node, options=options)
+    return node.imported()
 
 
 @converts("DEPTHWISE_CONV_2D", "float32", *QUANTIZED, weights=True)
-def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def depthwise_conv_2d(node: TfliteNode) -> Expr:
     """DEPTHWISE_CONV_2D."""
-    options = converter.options(operator, "DepthwiseConv2DOptions")
+    options = node.options("DepthwiseConv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
-    check_wide_bias(converter, operator, operator.inputs[0], 2)
-    return converter.imported(operator)
+    check_wide_bias(node)
+    return node.imported()

@@ -27,7 +27,7 @@ from umakit.operators.offload.pattern import (
 )
 from umakit.operators.offload.reference import with_addition
 from umakit.operators.parameters import PREFIX, Parameters
-from umakit.operators.registry import IntegerOperator, register
+from umakit.operators.registry import register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +200,7 @@ def _addition(parameters: Parameters, match: Match) -> Add:
 
 
 register(
-    IntegerOperator(
-        parameters=QConv2dAdd,
-        drawing=windows.convolution_and_sum(Conv2d, Add),
-        patterns=(qconv2d_add,),
-    )
+    parameters=QConv2dAdd,
+    drawing=windows.convolution_and_sum(Conv2d, Add),
+    patterns=(qconv2d_add,),
 )

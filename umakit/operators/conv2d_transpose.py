@@ -19,6 +19,7 @@ from umakit.operators.derivation.weights import convolution_call, ordered_weight
 from umakit.operators.derivation.windows import Window
 from umakit.operators.drawings import spread
 from umakit.operators.islands import Island
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import (
     Constants,
     as_operands,
@@ -28,35 +29,16 @@ from umakit.operators.kernels.convolution import (
     place,
     product,
 )
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_to,
-    buffer,
-    int32,
-    kernel,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-)
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
 from umakit.operators.offload.pattern_families import ConvolutionPattern
 from umakit.operators.offload.reference import conv2d_transpose_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.registry import Order, Recognition, register, shape_of
 from umakit.operators.tensors import NoIntegerForm, Weights
-from umakit.operators.tflite import (
-    PADDING_SAME,
-    TfliteConverter,
-    TfliteOperator,
-    check_steps,
-    check_wide_bias,
-    converts,
-)
-from umakit.tvm_api import Expr, PrimFunc, relax, tirx
+from umakit.operators.tflite import PADDING_SAME, TfliteNode, check_steps, check_wide_bias, converts
+from umakit.tvm_api import Expr, PrimFunc, int32, relax, tirx
 
 RELAX = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
@@ -104,9 +86,7 @@ def _loops(
     output element collects its contributions in one accumulator.
 
     Args:
-        parameters: parameters of the operator.
         data_shape: [N, H, W, I], or [N, I, H, W] for NCHW.
-        data_dtype: dtype of the data.
         layer: the constants, weights [O, KH, KW, I / groups] or [O, I / groups, KH, KW]; a
             dilated window is filled with zeros (`_with_holes`).
     """
@@ -115,10 +95,10 @@ def _loops(
     rows, columns = image_size(parameters, parameters.output_shape)
     outputs, channels = layer.weights.shape[0], channel_count(parameters, layer.weights.shape)
     per_group = outputs // parameters.groups
-    data = buffer("data", data_shape, data_dtype)
+    data = ir.buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    total = accumulators(1, layer.bits)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    total = ir.accumulators(1, layer.bits)
     vertical = _Axis(height, kernel_height, parameters.strides[0], parameters.padding[0])
     horizontal = _Axis(width, kernel_width, parameters.strides[1], parameters.padding[1])
 
@@ -133,16 +113,16 @@ def _loops(
             channel = tirx.floordiv(o, int32(per_group)) * int32(channels) + i
             element = data[tuple(place(parameters, n, iy, ix, channel))]
             weight = weights[tuple(place(parameters, o, ky, kx, i))]
-            return add_to(total, int32(0), product(element, weight, parameters.input_zero_point))
+            return ir.add_to(total, int32(0), product(element, weight, parameters.input_zero_point))
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(total),
-            set_to(total, int32(0), bias[o]),
-            loops(
+            ir.set_to(total, int32(0), bias[o]),
+            ir.loops(
                 [("row", row_count), ("column", column_count), ("input_channel", channels)], term
             ),
-            store_rescaled(
-                output, place(parameters, n, y, x, o), total_of(total, int32(0)),
+            ir.store_rescaled(
+                output, place(parameters, n, y, x, o), ir.total_of(total, int32(0)),
                 layer.factor(multipliers, shifts, o), parameters,
             ),
         )  # fmt: skip
@@ -151,7 +131,7 @@ def _loops(
         ("image", data_shape[0]), ("output_row", rows), ("output_column", columns),
         ("output_channel", outputs),
     ]  # fmt: skip
-    return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one))
+    return ir.kernel([data, weights, bias, multipliers, shifts, output], ir.loops(extents, one))
 
 
 def _with_holes(parameters: Conv2dTranspose, layer: Constants) -> Constants:
@@ -257,32 +237,30 @@ class qconv2d_transpose(ConvolutionPattern):
 
 
 register(
-    IntegerOperator(
-        parameters=Conv2dTranspose,
-        kernel=_kernel,
-        recognitions=(
-            Recognition(RELAX, _derive),
-            Recognition(("add",), _derive, order=Order.SPECIAL),
-        ),
-        takes_clip=True,
-        macs=_macs,
-        drawing=spread.transposed_convolution(Conv2dTranspose),
-        patterns=(qconv2d_transpose,),
-    )
+    parameters=Conv2dTranspose,
+    kernel=_kernel,
+    recognitions=(
+        Recognition(RELAX, _derive),
+        Recognition(("add",), _derive, order=Order.SPECIAL),
+    ),
+    takes_clip=True,
+    macs=_macs,
+    drawing=spread.transposed_convolution(Conv2dTranspose),
+    patterns=(qconv2d_transpose,),
 )
 
 
 @converts("TRANSPOSE_CONV", "float32", "int8", "int16", data=2, weights=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """TRANSPOSE_CONV of (output shape, weights [O, KH, KW, I], data [N, H, W, I], bias)."""
-    options = converter.options(operator, "TransposeConvOptions")
+    options = node.options("TransposeConvOptions")
     data, weights, result = (
-        converter.shape(number) for number in (*operator.inputs[2:0:-1], operator.outputs[0])
+        tensor.shape for tensor in (node.tensor(2), node.tensor(1), node.result)
     )
     if len(data) != 4 or len(weights) != 4 or len(result) != 4 or weights[3] != data[3]:
         raise ModelError(f"weights of shape {list(weights)} do not fit its data")
     check_steps(options, "StrideH", "StrideW")
-    check_wide_bias(converter, operator, operator.inputs[2], 3)
+    check_wide_bias(node, data=2, bias=3)
     strides = options.StrideH(), options.StrideW()
     same = options.Padding() == PADDING_SAME
     padding = [
@@ -290,32 +268,27 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         for sizes in zip(data[1:3], result[1:3], weights[1:3], strides, strict=True)
     ]
     (top, bottom, more_rows), (left, right, more_columns) = padding
-    numbers = [number for number in operator.inputs[1:] if number >= 0]
-    dequantized = [converter.dequantized(number) for number in numbers]
-    layouts, is_float = ("NHWC", "OHWI"), converter.tensor(operator.inputs[2]).dtype == "float32"
+    dequantized = [node.dequantized(position) for position in (1, 2, 3) if node.has(position)]
+    layouts, is_float = ("NHWC", "OHWI"), node.tensor(2).dtype == "float32"
     if is_float:  # the only layouts that TVM lowers
         layouts = "NCHW", "IOHW"
         for place, axes in enumerate(([3, 0, 1, 2], [0, 3, 1, 2])):
-            dequantized[place] = converter.emit(relax.op.permute_dims(dequantized[place], axes))
+            dequantized[place] = node.emit(relax.op.permute_dims(dequantized[place], axes))
     value = relax.op.nn.conv2d_transpose(
         dequantized[1], dequantized[0], strides, (top, left, bottom, right),
         (more_rows, more_columns), data_layout=layouts[0], kernel_layout=layouts[1],
     )  # fmt: skip
     if is_float:
-        value = relax.op.permute_dims(converter.emit(value), [0, 2, 3, 1])
+        value = relax.op.permute_dims(node.emit(value), [0, 2, 3, 1])
     if len(dequantized) > 2:
         value = relax.op.add(value, dequantized[2])
-    return converter.quantized(operator, value, options.FusedActivationFunction())
+    return node.quantized(value, options.FusedActivationFunction())
 
 
 def _transposed_padding(
     size: int, result: int, window: int, stride: int, *, same: bool
 ) -> tuple[int, int, int]:
-    """Return the padding before and after, and the output padding, as in `padding.h`.
-
-    Raises:
-        ModelError: the windows do not cover the result.
-    """
+    """Return the padding before and after, and the output padding, as in `padding.h`."""
     steps = -(-result // stride) if same else (result + stride - window) // stride
     before = max(0, (steps - 1) * stride + window - result) // 2
     rest = (size - 1) * stride + window - before - result

@@ -17,22 +17,8 @@ from umakit.errors import ModelError
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
 from umakit.operators.drawings import families
 from umakit.operators.islands import Island
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, shifted
-from umakit.operators.kernels.loops import (
-    BIAS_HAS_ZERO_POINT,
-    BLOCK,
-    accumulators,
-    add_products,
-    blocks,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-)
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
@@ -40,16 +26,10 @@ from umakit.operators.offload.pattern_families import WeightedPattern
 from umakit.operators.offload.reference import dense_loops
 from umakit.operators.offload.weighted import DENSE, Weighted
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.registry import Order, Recognition, register, shape_of
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    check_wide_bias,
-    converts,
-)
-from umakit.tvm_api import Call, PrimFunc, relax, tirx
+from umakit.operators.tflite import QUANTIZED, TfliteNode, check_wide_bias, converts
+from umakit.tvm_api import Call, PrimFunc, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -111,7 +91,7 @@ def _kernel(parameters: Dense, call: Call) -> tuple[PrimFunc, list[tvm_api.Expr]
     constants = constants_of(call).without_zero_point(parameters.input_zero_point)
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
     if parameters.input_zero_point != 0:
-        function = function.with_attr(BIAS_HAS_ZERO_POINT, "yes")
+        function = function.with_attr(ir.BIAS_HAS_ZERO_POINT, "yes")
     return function, [data, *as_operands(constants.arrays())]
 
 
@@ -123,31 +103,31 @@ def _loops(
     The bias must include the data's zero point.
     """
     rows, inputs = data_shape
-    data = buffer("data", data_shape, data_dtype)
+    data = ir.buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    block = min(BLOCK, parameters.output_shape[1])
-    accumulator = accumulators(block, layer.bits)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    block = min(ir.BLOCK, parameters.output_shape[1])
+    accumulator = ir.accumulators(block, layer.bits)
 
     def one_block(row: tvm_api.PrimExpr, first: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(accumulator),
-            loop("channel", block, lambda c: set_to(accumulator, c, bias[first + c])),
-            loop("product", inputs, lambda i: add_products(
+            ir.loop("channel", block, lambda c: ir.set_to(accumulator, c, bias[first + c])),
+            ir.loop("product", inputs, lambda i: ir.add_products(
                 accumulator, [shifted(data[row, i], 0)],
                 [weights[first + int32(c), i] for c in range(block)],
             )),
-            loop("channel", block, lambda c: store_rescaled(
-                output, [row, first + c], total_of(accumulator, c),
+            ir.loop("channel", block, lambda c: ir.store_rescaled(
+                output, [row, first + c], ir.total_of(accumulator, c),
                 layer.factor(multipliers, shifts, first + c), parameters,
             )),
         )  # fmt: skip
 
-    body = loop(
+    body = ir.loop(
         "row", rows,
-        lambda row: blocks(parameters.output_shape[1], lambda first: one_block(row, first)),
+        lambda row: ir.blocks(parameters.output_shape[1], lambda first: one_block(row, first)),
     )  # fmt: skip
-    return kernel([data, weights, bias, multipliers, shifts, output], body)
+    return ir.kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
 def _macs(call: Call, output: tuple[int, ...]) -> int:
@@ -225,19 +205,17 @@ class qdense(WeightedPattern):
 
 
 register(
-    IntegerOperator(
-        parameters=Dense,
-        kernel=_kernel,
-        recognitions=(
-            Recognition(("matmul",), _derive_with_weights, (Arithmetic.TFLM,), Order.SPECIAL),
-            Recognition(("matmul",), _derive_biased, (Arithmetic.ORT,)),
-            Recognition(("add",), _derive_biased, order=Order.SPECIAL),
-        ),
-        takes_clip=True,
-        macs=_macs,
-        drawing=families.fully_connected(Dense),
-        patterns=(qdense,),
-    )
+    parameters=Dense,
+    kernel=_kernel,
+    recognitions=(
+        Recognition(("matmul",), _derive_with_weights, (Arithmetic.TFLM,), Order.SPECIAL),
+        Recognition(("matmul",), _derive_biased, (Arithmetic.ORT,)),
+        Recognition(("add",), _derive_biased, order=Order.SPECIAL),
+    ),
+    takes_clip=True,
+    macs=_macs,
+    drawing=families.fully_connected(Dense),
+    patterns=(qdense,),
 )
 
 
@@ -246,22 +224,22 @@ WEIGHTS_NOT_SHUFFLED = 0
 
 
 @converts("FULLY_CONNECTED", "float32", *QUANTIZED, weights=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """FULLY_CONNECTED of rows; data of more dimensions are flattened here, unlike in TVM."""
-    options = converter.options(operator, "FullyConnectedOptions")
-    check_wide_bias(converter, operator, operator.inputs[0], 2, options)
+    options = node.options("FullyConnectedOptions")
+    check_wide_bias(node, options=options)
     if options.WeightsFormat() != WEIGHTS_NOT_SHUFFLED:
         raise ModelError("its weights are shuffled")
-    inputs = converter.shape(operator.inputs[1])[-1]
-    data = converter.value(operator.inputs[0])
+    inputs = node.shape(1)[-1]
+    data = node.value(0)
     shape = tvm_api.static_shape(data) or ()
     rows = math.prod(shape) // inputs
-    result_shape = converter.shape(operator.outputs[0])
+    result_shape = node.result.shape
     if rows * inputs != math.prod(shape):
         raise ModelError(f"its data of shape {list(shape)} is not rows of {inputs}")
     if shape != (rows, inputs):
-        data = converter.emit(relax.op.reshape(data, (rows, inputs)))
-    result = converter.emit(converter.imported(operator, {operator.inputs[0]: data}))
+        data = node.emit(relax.op.reshape(data, (rows, inputs)))
+    result = node.emit(node.imported({0: data}))
     if tvm_api.static_shape(result) == result_shape:
         return result
     return relax.op.reshape(result, result_shape)

@@ -6,7 +6,6 @@ The source is kernels/internal/reference/div.h with TensorFlow Lite Micro's div.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,24 +13,15 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
-from umakit.operators.kernels.elementwise import broadcast
-from umakit.operators.kernels.loops import (
-    buffer,
-    buffers,
-    int32,
-    int64,
-    kernel,
-    loop,
-    sequence,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.registry import Shapes, register
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import result_fields, scale_of
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, int32, int64
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -59,15 +49,15 @@ class Divide(Parameters):
 
 
 @converts("DIV", "float32", "int8", same_dtype=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """DIV: float32 directly, int8 with the reciprocal of the divisor in fixed point."""
-    activation = converter.options(operator, "DivOptions").FusedActivationFunction()
-    values = [converter.value(number) for number in operator.inputs]
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
-        quotient = converter.emit(relax.op.divide(*values))
-        return converter.quantized(operator, quotient, activation)
-    left, right = (scale_of(converter, number) for number in operator.inputs)
-    result = scale_of(converter, operator.outputs[0])
+    activation = node.options("DivOptions").FusedActivationFunction()
+    values = node.values()
+    if node.tensor(0).dtype == "float32":
+        quotient = node.emit(relax.op.divide(*values))
+        return node.quantized(quotient, activation)
+    left, right = map(scale_of, node.tensors)
+    result = scale_of(node.result)
     # In float64, as the released runtime computes, though div.cc reads like float32.
     factor = float(left.scale) / (float(right.scale) * float(result.scale))
     multiplier, shift = quantize_multiplier(factor)
@@ -81,7 +71,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             fix="leave the operator in float",
         )
     parameters = Divide(
-        **result_fields(converter, operator, activation),
+        **result_fields(node, activation),
         zero_points=(left.zero_point, right.zero_point),
         multiplier=multiplier,
         shift=shift,
@@ -90,16 +80,10 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    operands = buffers(("left", "right"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        place = unflatten(i, parameters.output_shape)
+    def one(output: Buffer, at: list[PrimExpr], *pair: PrimExpr) -> Stmt:
         elements = [
-            int32(operand[tuple(broadcast(place, shape))]) - int32(zero_point)
-            for operand, shape, zero_point in zip(
-                operands, shapes, parameters.zero_points, strict=True
-            )
+            int32(element) - int32(zero_point)
+            for element, zero_point in zip(pair, parameters.zero_points, strict=True)
         ]
         # In memory: TVM would put the formulas of variables in their place again and again.
         local = tirx.decl_buffer([4], "int32", "parts", scope="local")
@@ -130,22 +114,20 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
                 int32(parameters.multiplier),
             ),
         ]  # fmt: skip
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(local),
             tirx.Bind(given, elements[0]),
             tirx.Bind(divisor, elements[1]),
             *(tirx.BufferStore(local, item, [int32(n)]) for n, item in enumerate(stores)),
-            store_shifted(output, place, scaled, parameters.output_zero_point, parameters),
+            ir.store_shifted(output, at, scaled, parameters.output_zero_point, parameters),
         )
 
-    return kernel([*operands, output], loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("left", "right"), one)
 
 
 register(
-    IntegerOperator(
-        parameters=Divide,
-        kernel=kernel_of_operands(_kernel),
-        drawing=pairs.quotient(Divide, SHIFTS),
-        interface=Interface(operands=PAIR, broadcasts=False),
-    )
+    parameters=Divide,
+    kernel_of_operands=_kernel,
+    drawing=pairs.quotient(Divide, SHIFTS),
+    interface=Interface(operands=PAIR, broadcasts=False),
 )

@@ -21,6 +21,10 @@ from umakit.tvm_api import Expr
 Array = npt.NDArray[Any]
 Setting = int | str
 Settings = Mapping[str, Setting]
+Choices = Mapping[str, tuple[Setting, ...]]
+"""The values of settings to try, the simplest first."""
+
+Random = np.random.Generator
 
 
 class NotDrawable(Exception):
@@ -32,8 +36,6 @@ class Tensor:
     """An input of a drawn layer.
 
     Attributes:
-        shape, dtype: shape and dtype of the tensor.
-        zero_point: zero point of the tensor.
         layout: `NHWC` or `NCHW` of an image.
         element: integer value of half of the elements; None for random elements.
     """
@@ -64,7 +66,6 @@ class Step:
     """One Relax operator of a drawn layer.
 
     Attributes:
-        make: function from Relax expressions of the operands to a call.
         operands: operands in order; arrays are constants.
     """
 
@@ -79,7 +80,6 @@ class Drawn:
     Attributes:
         inputs: input tensors; an earlier layer can compute the first one.
         steps: steps in execution order; the last result is the layer's.
-        result: result of the layer.
         macs: multiply-accumulates or other operations on elements, as a measure of time.
     """
 
@@ -89,13 +89,7 @@ class Drawn:
     macs: int
 
     def call(self, step: int, operands: Sequence[Expr], results: Sequence[Expr]) -> Expr:
-        """Return the call of a step.
-
-        Args:
-            step: number of the step.
-            operands: Relax expressions of the inputs.
-            results: Relax expressions of the earlier steps' results.
-        """
+        """Return the call of a step."""
         given: list[Expr] = []
         for operand in self.steps[step].operands:
             if isinstance(operand, Input):
@@ -126,7 +120,7 @@ class Drawn:
         return module
 
 
-Build = Callable[[Settings, "Tensor | None", np.random.Generator], Drawn]
+Build = Callable[[Settings, "Tensor | None", Random], Drawn]
 """(settings, tensor from an earlier layer, random numbers) -> layer; raises `NotDrawable`. A given
 tensor replaces the settings of the first input, and the layer has to be able to read it."""
 
@@ -137,11 +131,10 @@ class Drawing:
 
     Attributes:
         settings: values by name, the simplest first; failures are reduced to the simplest.
-        build: function that makes a layer.
         sizes: settings that can become as large as the accelerator accepts.
     """
 
-    settings: Mapping[str, tuple[Setting, ...]]
+    settings: Choices
     build: Build
     sizes: tuple[str, ...] = ()
 

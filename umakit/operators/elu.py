@@ -13,10 +13,10 @@ from umakit.operators.derivation.expressions import with_scalar
 from umakit.operators.islands import Island
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.numeric.fixed_point import Arithmetic, round_half_away
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.tvm_api import Expr, relax
 
 
@@ -66,20 +66,18 @@ def _table(source: Scale, result: Scale) -> Array:
 
 
 register(
-    IntegerOperator(
-        name="elu",
-        recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
-    )
+    name="elu",
+    recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
 )
 
 
 @converts("ELU", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """ELU as max(x, 0) + min(exp(x) - 1, 0)."""
 
     def function(data: Expr) -> Expr:
-        emit, zero, one = converter.emit, *(relax.const(n, "float32") for n in (0.0, 1.0))
+        emit, zero, one = node.emit, *(relax.const(n, "float32") for n in (0.0, 1.0))
         negative = relax.op.minimum(emit(relax.op.subtract(emit(relax.op.exp(data)), one)), zero)
         return relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
 
-    return converter.island(operator, function)
+    return node.island(function)

@@ -22,8 +22,7 @@ from umakit.operators.tflite import (
     QUANTIZED,
     WHOLE,
     Convert,
-    TfliteConverter,
-    TfliteOperator,
+    TfliteNode,
     converts,
     float32,
     imported,
@@ -42,36 +41,36 @@ from umakit.tvm_api import Expr, relax
 def function(of: Callable[..., Expr]) -> Convert:
     """Return the conversion of an operator to one Relax operator."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-        return of(converter.value(operator.inputs[0]))
+    def convert(node: TfliteNode) -> Expr:
+        return of(node.value(0))
 
     return convert
 
 
 @converts("ROUND", "float32")
-def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def round_to_even(node: TfliteNode) -> Expr:
     """ROUND to the nearest integer, ties to even; `round.h` with its `floor`."""
-    data = converter.value(operator.inputs[0])
-    below = converter.emit(relax.op.floor(data))
-    rest = converter.emit(relax.op.subtract(data, below))
-    half = converter.emit(relax.op.multiply(below, float32(0.5)))
-    even = converter.emit(relax.op.equal(converter.emit(relax.op.floor(half)), half))
-    tie = converter.emit(relax.op.equal(rest, float32(0.5)))
-    down = converter.emit(
+    data = node.value(0)
+    below = node.emit(relax.op.floor(data))
+    rest = node.emit(relax.op.subtract(data, below))
+    half = node.emit(relax.op.multiply(below, float32(0.5)))
+    even = node.emit(relax.op.equal(node.emit(relax.op.floor(half)), half))
+    tie = node.emit(relax.op.equal(rest, float32(0.5)))
+    down = node.emit(
         relax.op.logical_or(
-            converter.emit(relax.op.less(rest, float32(0.5))),
-            converter.emit(relax.op.logical_and(tie, even)),
+            node.emit(relax.op.less(rest, float32(0.5))),
+            node.emit(relax.op.logical_and(tie, even)),
         )
     )
-    return relax.op.where(down, below, converter.emit(relax.op.add(below, float32(1.0))))
+    return relax.op.where(down, below, node.emit(relax.op.add(below, float32(1.0))))
 
 
 def limited(low: float, high: float) -> Convert:
     """Return the conversion of an operator that clips its input to a range."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+    def convert(node: TfliteNode) -> Expr:
         bounds = (tvm_api.float_value(bound) for bound in (low, high))
-        return relax.op.clip(converter.value(operator.inputs[0]), *bounds)
+        return relax.op.clip(node.value(0), *bounds)
 
     return convert
 
@@ -99,24 +98,24 @@ SOURCES = (*RESULTS, "bool")
 
 
 @converts("CAST", *product(SOURCES, RESULTS), scaled=False)
-def cast(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def cast(node: TfliteNode) -> Expr:
     """CAST: C's conversion of each element, also defined for float32 values out of range."""
-    result = converter.tensor(operator.outputs[0]).dtype
-    return relax.op.astype(converter.value(operator.inputs[0]), result)
+    result = node.result.dtype
+    return relax.op.astype(node.value(0), result)
 
 
 @converts("FLOOR_DIV", "float32", same_dtype=True)
-def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def floor_div(node: TfliteNode) -> Expr:
     """FLOOR_DIV: the floor of the float32 quotient."""
-    operands = [converter.value(number) for number in operator.inputs]
-    return relax.op.floor(converter.emit(relax.op.divide(*operands)))
+    operands = node.values()
+    return relax.op.floor(node.emit(relax.op.divide(*operands)))
 
 
 @converts("FLOOR_MOD", "float32", same_dtype=True)
-def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def floor_mod(node: TfliteNode) -> Expr:
     """FLOOR_MOD: C's `fmod`, plus the divisor if the signs differ (`floor_mod.h`)."""
-    emit = converter.emit
-    left, right = (converter.value(number) for number in operator.inputs)
+    emit = node.emit
+    left, right = node.values()
     rest = emit(relax.op.mod(left, right))
     zero = float32(0.0)
     negative = [emit(relax.op.less(value, zero)) for value in (rest, right)]
@@ -131,8 +130,8 @@ def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
 def extremum(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of MAXIMUM or MINIMUM, of integers of one scale or of real numbers."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-        return function(*(converter.value(number) for number in operator.inputs))
+    def convert(node: TfliteNode) -> Expr:
+        return function(*node.values())
 
     return convert
 
@@ -144,27 +143,27 @@ for _code, _function in (("MAXIMUM", relax.op.maximum), ("MINIMUM", relax.op.min
 
 
 @converts("ABS", "float32", "int8", "int16")
-def absolute(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def absolute(node: TfliteNode) -> Expr:
     """ABS: a table for int8, a change of scale for int16."""
-    value = converter.value(operator.inputs[0])
-    dtype = converter.tensor(operator.inputs[0]).dtype
+    value = node.value(0)
+    dtype = node.tensor(0).dtype
     if dtype == "float32":
         return relax.op.abs(value)
-    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    source, result = map(scale_of, (node.tensor(0), node.result))
     # In float64, as the released runtime computes, though elementwise.cc reads like float32.
     factor = quantize_multiplier(float(source.scale) / float(result.scale))
     with as_refusals():
         if dtype == "int8":
             magnitudes = (abs(integer - source.zero_point) for integer in range(-128, 128))
             table = [multiplied(value, *factor) + result.zero_point for value in magnitudes]
-            return lookup(converter, operator, np.array(table), "abs")
+            return lookup(node, np.array(table), "abs")
         check_headroom(source.magnitude, factor[1], TFLM)
-    wide = converter.emit(relax.op.astype(value, "int32"))
+    wide = node.emit(relax.op.astype(value, "int32"))
     parameters = Requantize(
-        **result_fields(converter, operator), input_zero_point=0, multiplier=factor[0],
+        **result_fields(node), input_zero_point=0, multiplier=factor[0],
         shift=factor[1],
     )  # fmt: skip
-    return parameters.call([converter.emit(relax.op.abs(wide))], None)
+    return parameters.call([node.emit(relax.op.abs(wide))], None)
 
 
 KEPT_BITS = 20
@@ -174,15 +173,15 @@ LARGEST = 127
 
 
 @converts("RSQRT", "float32", "int8")
-def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def rsqrt(node: TfliteNode) -> Expr:
     """1 / sqrt(x); a table for int8.
 
     The zero point has the largest result, and so have smaller integers, for which TensorFlow Lite
     Micro ends the run with an error.
     """
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
-        return relax.op.rsqrt(converter.value(operator.inputs[0]))
-    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    if node.tensor(0).dtype == "float32":
+        return relax.op.rsqrt(node.value(0))
+    source, result = map(scale_of, (node.tensor(0), node.result))
     # Square root and product are float32 in the reference, the quotient is float64.
     divisor = np.sqrt(np.float32(source.scale)) * np.float32(result.scale)
     factor = quantize_multiplier(1.0 / float(divisor))
@@ -197,7 +196,7 @@ def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
 
     with as_refusals():
         table = np.array([function(integer) for integer in range(-128, 128)])
-    return lookup(converter, operator, table, "rsqrt")
+    return lookup(node, table, "rsqrt")
 
 
 LEFT_SHIFT = 8
@@ -209,26 +208,26 @@ INT32 = (-(2**31), 2**31 - 1)
 def comparison(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of a comparison of two inputs whose shapes broadcast."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-        numbers = operator.inputs
-        if converter.tensor(numbers[0]).dtype != "int8":
-            return function(*(converter.value(number) for number in numbers))
-        return function(*(_on_fixed_point(converter, number) for number in numbers))
+    def convert(node: TfliteNode) -> Expr:
+        if node.tensor(0).dtype != "int8":
+            return function(*node.values())
+        return function(*(_on_fixed_point(node, position) for position in range(len(node.inputs))))
 
     return convert
 
 
-def _on_fixed_point(converter: TfliteConverter, number: int) -> Expr:
+def _on_fixed_point(node: TfliteNode, position: int) -> Expr:
     """Return the real values of an int8 tensor as int32 with fractional bits."""
-    scale = scale_of(converter, number)
-    factor = smaller_than_one(float(scale.scale), f"the scale of {converter.tensor(number).name!r}")
+    tensor = node.tensor(position)
+    scale = scale_of(tensor)
+    factor = smaller_than_one(float(scale.scale), f"the scale of {tensor.name!r}")
     table = [
         multiplied((integer - scale.zero_point) << LEFT_SHIFT, *factor)
         for integer in range(-128, 128)
     ]
-    parameters = Lookup(converter.shape(number), "int32", 0, INT32, TFLM.value, "rescale")
+    parameters = Lookup(tensor.shape, "int32", 0, INT32, TFLM.value, "rescale")
     constant = relax.const(np.array(table, np.int32))
-    return converter.emit(parameters.call([converter.value(number), constant], None))
+    return node.emit(parameters.call([node.value(position), constant], None))
 
 
 for _code, _function in {
@@ -250,8 +249,8 @@ for _code, _function in {
 def logical(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of a function of all inputs, whose shapes broadcast."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-        return function(*(converter.value(number) for number in operator.inputs))
+    def convert(node: TfliteNode) -> Expr:
+        return function(*node.values())
 
     return convert
 

@@ -16,7 +16,7 @@ from umakit.operators.interpolation import Interpolation
 from umakit.operators.islands import Island, Result
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import QUANTIZE, IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import QUANTIZE, Order, Recognition, register
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
 from umakit.operators.tables.straight_lines import interpolation_table
@@ -69,8 +69,6 @@ def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_ap
 
 
 register(
-    IntegerOperator(
-        name="function_of_one",
-        recognitions=(Recognition((QUANTIZE,), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
-    )
+    name="function_of_one",
+    recognitions=(Recognition((QUANTIZE,), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
 )

@@ -17,10 +17,10 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
     shift_right_rounding,
 )
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.tvm_api import Expr, relax
 
 
@@ -104,15 +104,13 @@ def _int16(value: int) -> int:
 
 
 register(
-    IntegerOperator(
-        name="hard_swish",
-        recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
-    )
+    name="hard_swish",
+    recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
 )
 
 
 @converts("HARD_SWISH", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """HARD_SWISH as x * min(max(x + 3, 0), 6) / 6."""
 
     def function(data: Expr) -> Expr:
@@ -121,4 +119,4 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         product = relax.op.multiply(data, ramp)
         return relax.op.multiply(product, relax.const(1 / 6, "float32"))
 
-    return converter.island(operator, function)
+    return node.island(function)

@@ -145,7 +145,6 @@ class Interface:
             dtype of the data's biases.
         results: pointers to further results: by name, the operand of the same shape and dtype.
         axes: number of axes of the operands with size arguments.
-        sizes: the size arguments.
         names: names in C of the elements of a parameter field, if other than the field's name. An
             empty name leaves out an element, an empty list the field. Other fields have their own
             names; two numbers of an operator of two operands are `left_` and `right_`.

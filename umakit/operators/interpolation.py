@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
-from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tables.straight_lines import LEAST_CORRECTIONS
-from umakit.tvm_api import tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 
 @dataclass(frozen=True)
@@ -40,21 +38,16 @@ class Interpolation(Parameters):
     correction_bits: int
 
 
-def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output)."""
-    shape = shapes[0]
-    data = buffer("data", shape, dtypes[0])
-    table = buffer("table", shapes[1], parameters.output_dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     least = 2**15 if dtypes[0] == "int16" else 0
     step, bits = 1 << parameters.step_bits, parameters.correction_bits
     values, width = _values(parameters.step_bits), 8 * np.dtype(parameters.output_dtype).itemsize
     packed = width // max(bits, 1)
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        place = int32(data[tuple(unflatten(i, shape))]) + int32(least)
+    def one(output: Buffer, at: list[PrimExpr], element: PrimExpr, table: Buffer) -> Stmt:
+        place = int32(element) + int32(least)
         index, rest = place >> int32(parameters.step_bits), place & int32(step - 1)
-        begin, end = (int32(table[at]) for at in (index, index + int32(1)))
+        begin, end = (int32(table[n]) for n in (index, index + int32(1)))
         both = begin * (int32(step) - rest) + end * rest
         value = both >> int32(parameters.step_bits)
         if bits:
@@ -64,19 +57,16 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm
             sign = -LEAST_CORRECTIONS[bits]
             field = (word >> shift) & int32((1 << bits) - 1)
             value += (field ^ int32(sign)) - int32(sign) if sign else field
-        result = value.astype(parameters.output_dtype)
-        return tirx.BufferStore(output, result, unflatten(i, parameters.output_shape))
+        return tirx.BufferStore(output, value.astype(parameters.output_dtype), at)
 
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "table"), one, tables=1)
 
 
 def _values(step_bits: int) -> int:
     return (1 << (16 - step_bits)) + 1
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[Interpolation, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     step_bits, bits = int(settings["step_bits"]), int(settings["correction_bits"])
     limits, least = np.iinfo(data.dtype), LEAST_CORRECTIONS[bits]
     low, high = common["clip"][0] - least, common["clip"][1] - (1 << bits) + 1 - least
@@ -89,16 +79,14 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Interpolation,
-        kernel=kernel_of_operands(_kernel),
-        drawing=elements(
-            _drawn,
-            dtype=("int16",),
-            rounding=("even",),
-            step_bits=(7, 6, 9, 12),
-            correction_bits=(0, 1, 2, 4, 8),
-        ),
-        interface=Interface(operands={"data": "", "table": ""}, dtypes="int16", clips=False),
-    )
+    parameters=Interpolation,
+    kernel_of_operands=_kernel,
+    drawing=elements(
+        _drawn,
+        dtype=("int16",),
+        rounding=("even",),
+        step_bits=(7, 6, 9, 12),
+        correction_bits=(0, 1, 2, 4, 8),
+    ),
+    interface=Interface(operands={"data": "", "table": ""}, dtypes="int16", clips=False),
 )

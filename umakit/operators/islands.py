@@ -40,11 +40,7 @@ class Result:
     """The value before a quantize, and before an activation in front of the quantize.
 
     Attributes:
-        call: the operator's call.
-        scale: scale of the integers.
         clip: least and largest integer after the activation.
-        activation: whether there is an activation.
-        shape: shape of the result.
         span: span of the operator; names the quantize's node as the node of the result.
     """
 
@@ -77,8 +73,6 @@ class Network:
     """The network around an island, for derivations.
 
     Attributes:
-        builder: Relax's block builder, for further calls.
-        definition: function from variables to their bound expressions.
         arithmetic: runtime of the reproduced rounding, `TFLM` or `ORT`.
         within_nodes: whether an island must come from a single node of the user's model. In
             TensorFlow Lite, operators between explicit dequantize and quantize operators compute in
@@ -107,20 +101,12 @@ class Network:
         return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
     def check_node(self, call: Expr, span: tvm_api.Span | None) -> None:
-        """Refuse a call of another node than the island's, if an island must be a single node.
-
-        Raises:
-            FloatInTheModel: the call belongs to another node.
-        """
+        """Refuse a call of another node than the island's, if an island must be a single node."""
         if self.within_nodes and tvm_api.name_of(call) != tvm_api.result_name(span):
             raise FloatInTheModel("the model computes it in floating point")
 
     def clipping(self, value: Expr) -> tuple[float, float] | None:
-        """Return the least and largest value of an activation; None for other operators.
-
-        Raises:
-            NoIntegerForm: the bounds are not constants.
-        """
+        """Return the least and largest value of an activation; None for other operators."""
         operator = tvm_api.operator_name(value)
         if operator == "nn.relu":
             return 0.0, float("inf")
@@ -137,12 +123,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Island:
-    """A quantize and its operand: the input of a derivation.
-
-    Attributes:
-        result: the quantized value.
-        network: network around the island.
-    """
+    """A quantize and its operand: the input of a derivation."""
 
     result: Result
     network: Network
@@ -160,8 +141,7 @@ class Island:
     def with_result(
         self, *, call: Call | None = None, shape: tuple[int, ...] | None = None
     ) -> Island:
-        """Return the island with another call, whose node names it, or another shape of its
-        result."""
+        """Return the island with another call, whose node names it, or another shape."""
         result = self.result
         span = result.span if call is None else tvm_api.span_with_result(call.span, result.span)
         call = result.call if call is None else call
@@ -183,11 +163,7 @@ class Island:
         return self.network.builder.emit(call)
 
     def operand(self, position: int = 0) -> Quantized:
-        """Return an operand of the operator as integers.
-
-        Raises:
-            NoIntegerForm: the operand is not a dequantized integer tensor.
-        """
+        """Return an operand of the operator as integers."""
         return self.dequantized(self.call.args[position])
 
     def operands(self) -> list[Quantized]:
@@ -195,11 +171,7 @@ class Island:
         return [self.dequantized(argument) for argument in self.call.args]
 
     def dequantized(self, expression: Expr) -> Quantized:
-        """Return the integers behind a dequantized expression.
-
-        Raises:
-            NoIntegerForm: the expression is not a dequantized integer tensor.
-        """
+        """Return the integers behind a dequantized expression."""
         call = self.definition(expression)
         if tvm_api.operator_name(call) != "dequantize":
             raise NoIntegerForm("an operand is not a dequantized integer tensor")
@@ -219,7 +191,6 @@ class Island:
         """Return the integers and scales of a constant, dequantized tensor.
 
         Args:
-            expression: the dequantized tensor.
             symmetric: whether TensorFlow Lite Micro's kernel assumes that zero points are 0.
         """
         symmetric = symmetric and self.arithmetic is Arithmetic.TFLM
@@ -242,10 +213,6 @@ def arithmetic_of(*scales: Scale) -> Arithmetic:
 
 
 def check_tflm(arithmetic: Arithmetic) -> None:
-    """Refuse another arithmetic than TensorFlow Lite Micro's.
-
-    Raises:
-        NoIntegerForm: the arithmetic is another one.
-    """
+    """Refuse another arithmetic than TensorFlow Lite Micro's."""
     if arithmetic is not Arithmetic.TFLM:
         raise NoIntegerForm("integers are known only as TensorFlow Lite Micro computes them")

@@ -8,43 +8,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.elementwise import factor_by_sign
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels.elementwise import elementwise_kernel, factor_by_sign
+from umakit.operators.kernels.loops import sequence, store_shifted
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import relax, tirx
+from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
+from umakit.tvm_api import Buffer, Call, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,7 @@ class LeakyRelu(Parameters):
     negated: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     source = island.operand()
     slope = float(island.call.attrs.alpha)
     return tflm_activation(
@@ -99,7 +84,7 @@ def _factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
     return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
 
 
-def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
+def _of_16_bits(island: Island, source: Quantized) -> Call:
     result, arithmetic = island.result, island.arithmetic
     slope = float(np.float32(result.call.attrs.alpha))
     ratio, factor = _factors(source.scale, result.scale, slope)
@@ -116,32 +101,23 @@ def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
     return parameters.call([source.integers], result.span)
 
 
-def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    data = buffer("data", shapes[0], dtypes[0])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        value = tirx.Var("value", "int32")
-        element = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
+def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr) -> Stmt:
+        value, result = tirx.Var("value", "int32"), tirx.Var("result", "int32")
         factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
-        scaled = requantize(value, *factor, parameters.arithmetic)
-        result = tirx.Var("result", "int32")
-        signed: tvm_api.PrimExpr = result
+        signed: PrimExpr = result
         if parameters.negated:
             signed = tirx.Select(value < int32(0), int32(0) - result, result)
-        place = unflatten(i, parameters.output_shape)
         return sequence(
-            tirx.Bind(value, element),
-            tirx.Bind(result, scaled),
+            tirx.Bind(value, int32(element) - int32(parameters.input_zero_point)),
+            tirx.Bind(result, requantize(value, *factor, parameters.arithmetic)),
             store_shifted(output, place, signed, parameters.output_zero_point, parameters),
         )
 
-    return kernel([data, output], loop("i", math.prod(shapes[0]), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data",), one)
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[LeakyRelu, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     multipliers, shifts = factors(settings, 1, 2, random)
     for shift in shifts:
         if data.dtype == "int16" and shift > 0:
@@ -157,29 +133,25 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=LeakyRelu,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("nn.leakyrelu",), _derive),),
-        takes_clip=True,
-        drawing=elements(
-            _drawn, dtype=("int16", "int8", "uint8"), rounding=("tflm",), scale=SCALES
-        ),
-        interface=Interface(
-            names={
-                "multipliers": ("multiplier", "negative_multiplier"),
-                "shifts": ("shift", "negative_shift"),
-            },
-            rounding=TFLM,
-        ),
-    )
+    parameters=LeakyRelu,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("nn.leakyrelu",), _derive),),
+    takes_clip=True,
+    drawing=elements(_drawn, dtype=("int16", "int8", "uint8"), rounding=("tflm",), scale=SCALES),
+    interface=Interface(
+        names={
+            "multipliers": ("multiplier", "negative_multiplier"),
+            "shifts": ("shift", "negative_shift"),
+        },
+        rounding=TFLM,
+    ),
 )
 
 
 @converts("LEAKY_RELU", "float32", *QUANTIZED)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> Expr:
     """LEAKY_RELU."""
-    slope = float(converter.options(operator, "LeakyReluOptions").Alpha())
+    slope = float(node.options("LeakyReluOptions").Alpha())
     if not math.isfinite(slope):
         raise ModelError(f"its alpha is {slope}")
-    return converter.island(operator, lambda data: relax.op.nn.leakyrelu(data, slope))
+    return node.island(lambda data: relax.op.nn.leakyrelu(data, slope))

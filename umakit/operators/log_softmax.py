@@ -10,40 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Array, NotDrawable, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface, rows
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_to,
-    buffer,
-    int32,
-    int64,
-    kernel,
-    loop,
-    sequence,
-    set_to,
-    total_of,
-    unflatten,
-)
-from umakit.operators.numeric.fixed_point import (
-    high_product,
-    quantize_multiplier,
-    shift_right_rounding,
-)
+from umakit.operators.kernels import loops as ir
+from umakit.operators.numeric import fixed_point
 from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tables.sixteen_bits import exponential_table
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one
-from umakit.tvm_api import PrimExpr, Stmt
+from umakit.tvm_api import PrimExpr, Stmt, int32, int64
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -79,17 +64,17 @@ class LogSoftmax(Parameters):
 
 
 @converts("LOG_SOFTMAX", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """LOG_SOFTMAX: float32 directly, int8 in fixed point."""
-    value, shape = converter.value(operator.inputs[0]), converter.shape(operator.inputs[0])
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
+    value, shape = node.value(0), node.shape(0)
+    if node.tensor(0).dtype == "float32":
         return relax.op.nn.log_softmax(value, -1)
-    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    source, result = map(scale_of, (node.tensor(0), node.result))
     if (float(result.scale), result.zero_point) != (1 / 16, 127):
         raise ModelError("its result has another scale than 1/16 or another zero point than 127")
     if shape[-1] > MOST_TERMS:
         raise ModelError(f"it normalizes {shape[-1]} elements, more than {MOST_TERMS}")
-    parameters, tables = _in_fixed_point(result_fields(converter, operator), float(source.scale))
+    parameters, tables = _in_fixed_point(result_fields(node), float(source.scale))
     return parameters.call([value, *(relax.const(table) for table in tables)], None)
 
 
@@ -99,16 +84,17 @@ def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax
     Raises:
         ModelError: the fixed point does not hold the scale.
     """
-    multiplier, shift = quantize_multiplier(min(scale * 2.0**FRACTION, 2.0**31 - 1.0))
+    multiplier, shift = fixed_point.quantize_multiplier(min(scale * 2.0**FRACTION, 2.0**31 - 1.0))
     if shift < 1:
         raise ModelError("its input's scale is below the smallest of its fixed point")
     radius = math.floor((2**INTEGER_BITS - 1) * 2.0**FRACTION / 2.0**shift)
     back = smaller_than_one(2.0 ** (31 - shift) / multiplier, "the inverse of its input's scale")
     with as_refusals():
         exponentials = exponential_table(scale)
-    terms = [shift_right_rounding(int(item), SUM_BITS) for item in exponentials]
+    terms = [fixed_point.shift_right_rounding(int(item), SUM_BITS) for item in exponentials]
     differences = [
-        high_product(-d * 2**shift, multiplier) if d <= radius else 0 for d in range(256)
+        fixed_point.high_product(-d * 2**shift, multiplier) if d <= radius else 0
+        for d in range(256)
     ]
     parameters = LogSoftmax(**common, least=-radius, multiplier=back[0], shift=back[1])
     return parameters, [np.array(table, np.int32) for table in (terms, differences)]
@@ -116,22 +102,22 @@ def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax
 
 def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     *outer, length = shapes[0]
-    data = buffer("data", shapes[0], dtypes[0])
+    data = ir.buffer("data", shapes[0], dtypes[0])
     exponentials, differences = (
-        buffer(name, [256], "int32") for name in ("exponentials", "differences")
+        ir.buffer(name, [256], "int32") for name in ("exponentials", "differences")
     )
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     largest = tirx.decl_buffer([1], dtypes[0], "largest", scope="local")
-    total, zero, (low, high) = accumulators(1), int32(0), parameters.clip
+    total, zero, (low, high) = ir.accumulators(1), int32(0), parameters.clip
 
     def row(number: PrimExpr) -> Stmt:
         def element(i: PrimExpr) -> PrimExpr:
-            return data[(*unflatten(number, outer), i)]
+            return data[(*ir.unflatten(number, outer), i)]
 
         def distance(i: PrimExpr) -> PrimExpr:
             return int32(largest[zero]) - int32(element(i))
 
-        statements, logarithm, limit = _logarithm(parameters, total_of(total, zero))
+        statements, logarithm, limit = _logarithm(parameters, ir.total_of(total, zero))
 
         def store(i: PrimExpr) -> Stmt:
             difference = int64(differences[distance(i)]) - int64(logarithm)
@@ -141,32 +127,31 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_ap
             )
             inside = header_call("add_and_clamp", rounded, parameters.output_zero_point, low, high)
             value = tirx.Select(zero - distance(i) > limit, inside, int32(low))
-            place = [*unflatten(number, outer), i]
+            place = [*ir.unflatten(number, outer), i]
             return tirx.BufferStore(output, value.astype(parameters.output_dtype), place)
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(largest),
-            set_to(largest, zero, element(zero)),
-            loop("i", length, lambda i: set_to(
+            ir.set_to(largest, zero, element(zero)),
+            ir.loop("i", length, lambda i: ir.set_to(
                 largest, zero, tirx.max(largest[zero], element(i))
             )),
             tirx.AllocBuffer(total),
-            set_to(total, zero, zero),
-            loop("i", length, lambda i: add_to(total, zero, exponentials[distance(i)])),
+            ir.set_to(total, zero, zero),
+            ir.loop("i", length, lambda i: ir.add_to(total, zero, exponentials[distance(i)])),
             *statements,
-            loop("i", length, store),
+            ir.loop("i", length, store),
         )  # fmt: skip
 
-    body = loop("row", math.prod(outer), row)
+    body = ir.loop("row", math.prod(outer), row)
     # The table has a value for each distance from the largest element.
-    return kernel([data, exponentials, differences, output], body, inside=True)
+    return ir.kernel([data, exponentials, differences, output], body, inside=True)
 
 
 def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], PrimExpr, PrimExpr]:
     """Return statements, the logarithm of a sum, and the difference below which results saturate.
 
     Args:
-        parameters: parameters of the operator.
         total: int32 expression with `SUM_BITS` integer bits, positive.
     """
     # In memory: TVM would put the formulas of variables in their place again and again.
@@ -178,7 +163,7 @@ def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], Pri
     def keep(name: str, value: PrimExpr) -> None:
         statements.append(tirx.BufferStore(parts, value, [int32(names.index(name))]))
 
-    product, zeros = _product, _leading_zeros
+    product, zeros = (partial(header_call, name) for name in ("high_product", "leading_zeros"))
     keep("sum", total)
     first = _shifted(product(sum_ << (zeros(sum_) - int32(1)), int32(SQRT_HALF)), int32(1))
     keep("part", product(sum_, int32(SQRT_HALF)))
@@ -207,21 +192,11 @@ def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], Pri
     return statements, log, limit
 
 
-def _product(left: PrimExpr, right: PrimExpr) -> PrimExpr:
-    return header_call("high_product", left, right)
-
-
-def _leading_zeros(value: PrimExpr) -> PrimExpr:
-    return header_call("leading_zeros", value)
-
-
 def _shifted(value: PrimExpr, bits: PrimExpr) -> PrimExpr:
     return header_call("saturate", int64(value) << int64(bits))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[LogSoftmax, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     if data.shape[-1] > MOST_TERMS:
         raise NotDrawable("a sum of more exponentials than its integer bits hold")
     try:
@@ -231,18 +206,16 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=LogSoftmax,
-        kernel=kernel_of_operands(_kernel),
-        drawing=elements(
-            _drawn,
-            result=lambda data, zero_point: 127,
-            dtype=("int8",),
-            rounding=("tflm",),
-            clip=("none",),
-        ),
-        interface=Interface(
-            operands={"data": "", "exponentials": "int32", "differences": "int32"}, sizes=rows
-        ),
-    )
+    parameters=LogSoftmax,
+    kernel_of_operands=_kernel,
+    drawing=elements(
+        _drawn,
+        result=lambda data, zero_point: 127,
+        dtype=("int8",),
+        rounding=("tflm",),
+        clip=("none",),
+    ),
+    interface=Interface(
+        operands={"data": "", "exponentials": "int32", "differences": "int32"}, sizes=rows
+    ),
 )

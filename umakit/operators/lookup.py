@@ -7,23 +7,22 @@ see `tables.functions`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.drawing import Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tensors import Array, NoIntegerForm, Quantized, Scale
-from umakit.tvm_api import Expr, relax, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,9 @@ def tflm_activation(
     A function of 8 bits is a table; the table for uint8 is the table for int8 plus 128.
 
     Args:
-        name: name of the function.
-        island: the function with its quantize.
-        source: the only operand.
         table_of: (scale of the operand, scale of the result), both of int8 -> int8[256]; raises
             ValueError for unsupported scales.
         of_16_bits: (island, operand) -> call, for int16.
-
-    Raises:
-        NoIntegerForm: the arithmetic is not TensorFlow Lite Micro's, or its kernel does not
-            support the scales or dtypes.
     """
     check_tflm(island.arithmetic)
     result = island.result
@@ -96,35 +88,24 @@ def _table_call(
     return parameters.call([source.integers, constant], result.span)
 
 
-def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    shape = shapes[0]
-    data = buffer("data", shape, dtypes[0])
-    table = buffer("table", [256], parameters.output_dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     least = 128 if dtypes[0] == "int8" else 0
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
-        return tirx.BufferStore(output, table[index], unflatten(i, parameters.output_shape))
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr, table: Buffer) -> Stmt:
+        return tirx.BufferStore(output, table[int32(element) + int32(least)], place)
 
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "table"), one, tables=1)
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[Lookup, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     low, high = common["clip"]
     return Lookup(**common), [random.integers(low, high + 1, 256).astype(data.dtype)]
 
 
 register(
-    IntegerOperator(
-        parameters=Lookup,
-        kernel=kernel_of_operands(_kernel),
-        takes_clip=True,
-        drawing=elements(_drawn, dtype=("int8", "uint8")),
-        interface=Interface(
-            operands={"data": "", "table": ""}, names={"function": ()}, clips=False
-        ),
-    )
+    parameters=Lookup,
+    kernel_of_operands=_kernel,
+    takes_clip=True,
+    drawing=elements(_drawn, dtype=("int8", "uint8")),
+    interface=Interface(operands={"data": "", "table": ""}, names={"function": ()}, clips=False),
 )

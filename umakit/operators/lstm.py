@@ -27,27 +27,13 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.drawings import layers
 from umakit.operators.interface import BIAS, Interface, Shape
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import shifted
-from umakit.operators.kernels.loops import (
-    Statements,
-    accumulators,
-    add_products,
-    bound,
-    buffer,
-    buffers,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    total_of,
-)
 from umakit.operators.numeric.requantize import add_and_clamp, requantize
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.registry import Shapes, register
 from umakit.operators.sigmoid_lookup import between
-from umakit.tvm_api import PrimExpr, Stmt
+from umakit.tvm_api import PrimExpr, Stmt, int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -97,7 +83,7 @@ NAMES = (
 def _kernel(parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     layer = _Kernel(parameters, shapes, dtypes)
     # Gates and cell have 16 bits: arguments of their functions are inside the table.
-    return kernel([*layer.inputs.values(), *layer.results], layer.body(), inside=True)
+    return ir.kernel([*layer.inputs.values(), *layer.results], layer.body(), inside=True)
 
 
 class _Kernel:
@@ -105,32 +91,32 @@ class _Kernel:
 
     def __init__(self, parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> None:
         self._parameters = parameters
-        self.inputs = dict(zip(NAMES, buffers(NAMES, shapes, dtypes), strict=True))
+        self.inputs = dict(zip(NAMES, ir.buffers(NAMES, shapes, dtypes), strict=True))
         (self._batch, self._hidden), self._columns = shapes[-1], shapes[0][2]
         self._steps = shapes[0][0] if parameters.time_major else shapes[0][1]
         self.results = [
-            buffer("outputs", parameters.output_shape, parameters.output_dtype),
-            buffer("last_hidden", shapes[-2], dtypes[-2]),
-            buffer("last_cell", shapes[-1], dtypes[-1]),
+            ir.buffer("outputs", parameters.output_shape, parameters.output_dtype),
+            ir.buffer("last_hidden", shapes[-2], dtypes[-2]),
+            ir.buffer("last_cell", shapes[-1], dtypes[-1]),
         ]
         bits = 64 if parameters.output_dtype == "int16" else 32
-        self._sums = accumulators(GATES, bits)
+        self._sums = ir.accumulators(GATES, bits)
         self._gates = tirx.decl_buffer([GATES], "int32", "gates", scope="local")
 
     def body(self) -> Stmt:
         _, hidden, cell = self.results
 
         def start(b: PrimExpr, j: PrimExpr) -> Stmt:
-            return sequence(
+            return ir.sequence(
                 tirx.BufferStore(hidden, self.inputs["hidden"][b, j], [b, j]),
                 tirx.BufferStore(cell, self.inputs["cell"][b, j], [b, j]),
             )
 
-        return sequence(
-            loops([("b", self._batch), ("j", self._hidden)], start),
+        return ir.sequence(
+            ir.loops([("b", self._batch), ("j", self._hidden)], start),
             tirx.AllocBuffer(self._sums),
             tirx.AllocBuffer(self._gates),
-            loops([("b", self._batch), ("t", self._steps)], self._step),
+            ir.loops([("b", self._batch), ("t", self._steps)], self._step),
         )
 
     def _place(self, b: PrimExpr, t: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
@@ -142,22 +128,23 @@ class _Kernel:
         def keep(j: PrimExpr) -> Stmt:
             return tirx.BufferStore(hidden, outputs[tuple(self._place(b, t, j))], [b, j])
 
-        return sequence(
-            loop("j", self._hidden, lambda j: self._unit(b, t, j)), loop("j", self._hidden, keep)
+        return ir.sequence(
+            ir.loop("j", self._hidden, lambda j: self._unit(b, t, j)),
+            ir.loop("j", self._hidden, keep),
         )
 
     def _unit(self, b: PrimExpr, t: PrimExpr, j: PrimExpr) -> Stmt:
         data, hidden = self.inputs["data"], self.results[1]
-        return sequence(
+        return ir.sequence(
             *self._products(
                 "input", j, self._columns, lambda i: data[tuple(self._place(b, t, i))]
             ),
-            loop("gate", GATES, lambda gate: self._store_gate(gate, self._factored(gate, 0))),
+            ir.loop("gate", GATES, lambda gate: self._store_gate(gate, self._factored(gate, 0))),
             *self._products("recurrent", j, self._hidden, lambda i: hidden[b, i]),
-            loop("gate", GATES, lambda gate: self._store_gate(
+            ir.loop("gate", GATES, lambda gate: self._store_gate(
                 gate, _limited(self._gates[gate] + self._factored(gate, GATES))
             )),
-            loop("gate", GATES - 1, lambda gate: self._function(gate, tanh=False)),
+            ir.loop("gate", GATES - 1, lambda gate: self._function(gate, tanh=False)),
             self._function(int32(GATES - 1), tanh=True),
             *self._states(b, t, j),
         )  # fmt: skip
@@ -169,8 +156,8 @@ class _Kernel:
             return gate * int32(self._hidden) + j
 
         return [
-            loop("gate", GATES, lambda gate: set_to(self._sums, gate, bias[row(gate)])),
-            loop("i", length, lambda i: add_products(
+            ir.loop("gate", GATES, lambda gate: ir.set_to(self._sums, gate, bias[row(gate)])),
+            ir.loop("i", length, lambda i: ir.add_products(
                 self._sums, [shifted(element(i), 0)],
                 [weights[row(int32(gate)), i] for gate in range(GATES)],
             )),
@@ -181,7 +168,7 @@ class _Kernel:
         place = gate + int32(first)
         factor = (self.inputs["multipliers"][place], self.inputs["shifts"][place])
         return _limited(
-            requantize(total_of(self._sums, gate), *factor, self._parameters.arithmetic)
+            requantize(ir.total_of(self._sums, gate), *factor, self._parameters.arithmetic)
         )
 
     def _store_gate(self, gate: PrimExpr, value: PrimExpr) -> Stmt:
@@ -189,10 +176,10 @@ class _Kernel:
 
     def _function(self, gate: PrimExpr, *, tanh: bool) -> Stmt:
         """Return the activation function of a gate, with 15 fractional bits."""
-        steps = Statements()
+        steps = ir.Statements()
         value = steps.bind("gate_value", self._gates[gate])
         result = between(steps, self.inputs["table"], value, (3, 0), tanh=tanh)
-        return sequence(*steps.list, self._store_gate(gate, result))
+        return ir.sequence(*steps.list, self._store_gate(gate, result))
 
     def _states(self, b: PrimExpr, t: PrimExpr, j: PrimExpr) -> list[Stmt]:
         parameters, gates = self._parameters, self._gates
@@ -201,12 +188,12 @@ class _Kernel:
         kept = self._scaled(forget * int32(cell[b, j]), parameters.forget)
         added = self._scaled(inputs * candidate, parameters.update)
         total = add_and_clamp(kept + added, 0, *parameters.cell_clip)
-        steps = Statements()
+        steps = ir.Statements()
         after = steps.bind("after", int32(cell[b, j]))
         argument = parameters.cell_argument
         activated = between(steps, self.inputs["table"], after, argument, tanh=True)
         factor = (int32(parameters.result[0]), int32(parameters.result[1]))
-        statements, scaled = bound(
+        statements, scaled = ir.bound(
             "scaled", requantize(activated * output, *factor, parameters.arithmetic)
         )
         result = add_and_clamp(scaled, parameters.output_zero_point, *parameters.clip)
@@ -244,27 +231,25 @@ DTYPES = ("", "int8", BIAS, "int8", BIAS, "int32", "int8", "uint16", "", "int16"
 """Dtypes of the operands; empty for the dtype of the data."""
 
 register(
-    IntegerOperator(
-        parameters=Lstm,
-        kernel=kernel_of_operands(_kernel),
-        macs=_macs,
-        drawing=layers.lstm(Lstm),
-        interface=Interface(
-            operands=dict(zip(NAMES, DTYPES, strict=True)),
-            results={"next_hidden": "hidden", "next_cell": "cell"},
-            sizes=_sizes,
-            names={
-                "cell_clip": ("cell_lowest", "cell_highest"),
-                **{
-                    name: (f"{short}_multiplier", f"{short}_shift")
-                    for name, short in (
-                        ("cell_argument", "cell"),
-                        ("forget", "forget"),
-                        ("update", "update"),
-                        ("result", "result"),
-                    )
-                },
+    parameters=Lstm,
+    kernel_of_operands=_kernel,
+    macs=_macs,
+    drawing=layers.lstm(Lstm),
+    interface=Interface(
+        operands=dict(zip(NAMES, DTYPES, strict=True)),
+        results={"next_hidden": "hidden", "next_cell": "cell"},
+        sizes=_sizes,
+        names={
+            "cell_clip": ("cell_lowest", "cell_highest"),
+            **{
+                name: (f"{short}_multiplier", f"{short}_shift")
+                for name, short in (
+                    ("cell_argument", "cell"),
+                    ("forget", "forget"),
+                    ("update", "update"),
+                    ("result", "result"),
+                )
             },
-        ),
-    )
+        },
+    ),
 )

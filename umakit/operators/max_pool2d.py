@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.max_pool2d` (data): max pools, also of integers without a quantize afterwards."""
+"""`quantized.max_pool2d` (data): max pools, also of integers without a quantize afterwards.
+
+`quantized.dilated_max_pool2d` (data) is the max pool of ONNX with dilated windows.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +20,17 @@ from umakit.operators.derivation.windows import (
     pool_of_images,
     tflm_pool,
 )
-from umakit.operators.drawings import windows
+from umakit.operators.drawings import spread, windows
+from umakit.operators.interface import Interface, image
 from umakit.operators.islands import TFLITE_INTEGERS, Island, Network, Result
 from umakit.operators.kernels.pooling import largest, pool_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
-from umakit.operators.parameters import Pool2d
-from umakit.operators.registry import (
-    IntegerCall,
-    IntegerOperator,
-    Recognition,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.parameters import Pair, Pool2d
+from umakit.operators.registry import IntegerCall, Order, Recognition, register
 from umakit.operators.tensors import NoIntegerForm, Scale
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    check_steps,
-    converts,
-)
+from umakit.operators.tflite import QUANTIZED, TfliteNode, check_steps, converts
 from umakit.tvm_api import Expr
 
 
@@ -109,25 +101,59 @@ class qmax_pool2d(PoolPattern):
 
 
 register(
-    IntegerOperator(
-        parameters=MaxPool2d,
-        kernel=kernel_of_operands(pool_of_operands(largest)),
-        recognitions=(
-            Recognition(("nn.max_pool2d",), partial(tflm_pool, MaxPool2d), (Arithmetic.TFLM,)),
-            Recognition(("nn.max_pool1d", "nn.max_pool2d"), _derive_for_ort, (Arithmetic.ORT,)),
-            Recognition(("max",), _derive_global, (Arithmetic.ORT,)),
-        ),
-        takes_clip=True,
-        integer_calls=(IntegerCall("nn.max_pool2d", _of_integers),),
-        patterns=(qmax_pool2d,),
-        drawing=windows.pool(MaxPool2d),
-    )
+    parameters=MaxPool2d,
+    kernel_of_operands=pool_of_operands(largest),
+    recognitions=(
+        Recognition(("nn.max_pool2d",), partial(tflm_pool, MaxPool2d), (Arithmetic.TFLM,)),
+        Recognition(("nn.max_pool1d", "nn.max_pool2d"), _derive_for_ort, (Arithmetic.ORT,)),
+        Recognition(("max",), _derive_global, (Arithmetic.ORT,)),
+    ),
+    takes_clip=True,
+    integer_calls=(IntegerCall("nn.max_pool2d", _of_integers),),
+    patterns=(qmax_pool2d,),
+    drawing=windows.pool(MaxPool2d),
 )
 
 
 @converts("MAX_POOL_2D", "float32", *QUANTIZED, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """MAX_POOL_2D."""
-    options = converter.options(operator, "Pool2DOptions")
+    options = node.options("Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
-    return converter.imported(operator)
+    return node.imported()
+
+
+@dataclass(frozen=True)
+class DilatedMaxPool2d(Pool2d):
+    """The largest element of each dilated window.
+
+    Attributes:
+        dilation: rows, columns.
+    """
+
+    operator: ClassVar[str] = "dilated_max_pool2d"
+
+    dilation: Pair
+
+
+def _derive(island: Island) -> tvm_api.Expr | None:
+    window = Window.of(island.call.attrs)
+    if window.dilation == (1, 1):
+        return None
+
+    def parameters(result: Result, data: tvm_api.Expr) -> Pool2d:
+        fields = pool_fields(window, result, data)
+        return DilatedMaxPool2d(**result.common(Arithmetic.ORT), **fields, dilation=window.dilation)
+
+    return pool_of_images(island, parameters)
+
+
+register(
+    parameters=DilatedMaxPool2d,
+    kernel_of_operands=pool_of_operands(largest),
+    recognitions=(
+        Recognition(("nn.max_pool1d", "nn.max_pool2d"), _derive, (Arithmetic.ORT,), Order.SPECIAL),
+    ),
+    drawing=spread.dilated_pool(DilatedMaxPool2d),
+    interface=Interface(sizes=image),
+)

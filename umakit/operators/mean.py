@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.mean` (data): the mean over some axes.
+"""Reductions: `quantized.mean` and `quantized.sum` (data) over some axes; CUMSUM and others.
 
 The formulas are from TensorFlow Lite Micro's `reduce_common.cc` and `reference/reduce.h`.
 """
@@ -12,41 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    TILE,
-    Extent,
-    accumulators,
-    add_element_to,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    tiles,
-    total_of,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM, Arithmetic, quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import Expr, PrimExpr, relax, tirx
+from umakit.operators.tflite import WHOLE, Convert, TfliteNode, converts, one_axis
+from umakit.operators.tflite_integers import rescaled_sum, scale_of
+from umakit.tvm_api import Expr, PrimExpr, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -72,9 +53,6 @@ def derive_as(kind: type[Mean], island: Island) -> Expr:
     """Return a call of a mean or sum.
 
     The number of terms of a mean becomes part of the multiplier.
-
-    Raises:
-        NoIntegerForm: there are too many terms, or integers cannot express the scales.
     """
     result, source = island.result, island.operand()
     arithmetic = island.arithmetic_of(source)
@@ -117,20 +95,16 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm
     """Return the kernel (data, output) of a mean or sum over some axes.
 
     If the last axis is not reduced, a tile of its elements is accumulated together.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the data.
     """
     shape = shapes[0]
-    data = buffer("data", shape, dtypes[0])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data = ir.buffer("data", shape, dtypes[0])
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     last = len(shape) - 1
     channels = 1 if last in parameters.axes else shape[last]
     outer = [(f"o{axis}", shape[axis]) for axis in range(last) if axis not in parameters.axes]
     inner = [(f"i{axis}", shape[axis]) for axis in parameters.axes]
     terms = math.prod(shape[axis] for axis in parameters.axes)
-    accumulator = accumulators(min(TILE, channels))
+    accumulator = ir.accumulators(min(ir.TILE, channels))
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def source(
@@ -146,57 +120,121 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm
         for index, (_, extent) in zip(fixed, outer, strict=True):
             number = number * int32(extent) + index
 
-        def one_tile(first: PrimExpr, width: Extent) -> tvm_api.Stmt:
-            return sequence(
+        def one_tile(first: PrimExpr, width: ir.Extent) -> tvm_api.Stmt:
+            return ir.sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("c", width, lambda c: set_to(accumulator, c, int32(0))),
-                loops([*inner, ("c", width)], lambda *place: add_element_to(
+                ir.loop("c", width, lambda c: ir.set_to(accumulator, c, int32(0))),
+                ir.loops([*inner, ("c", width)], lambda *place: ir.add_element_to(
                     accumulator, place[-1],
                     int32(data[source(fixed, place[:-1], first + place[-1])]),
                 )),
-                loop("c", width, lambda c: store_rescaled(
+                ir.loop("c", width, lambda c: ir.store_rescaled(
                     output,
-                    unflatten(number * int32(channels) + first + c, parameters.output_shape),
-                    total_of(accumulator, c, parameters.input_zero_point * terms), factor,
+                    ir.unflatten(number * int32(channels) + first + c, parameters.output_shape),
+                    ir.total_of(accumulator, c, parameters.input_zero_point * terms), factor,
                     parameters,
                 )),
             )  # fmt: skip
 
-        return tiles(channels, one_tile)
+        return ir.tiles(channels, one_tile)
 
-    return kernel([data, output], loops(outer, rows))
+    return ir.kernel([data, output], ir.loops(outer, rows))
 
 
 register(
-    IntegerOperator(
-        parameters=Mean,
-        kernel=kernel_of_operands(reduction_kernel),
-        recognitions=(Recognition(("mean",), partial(derive_as, Mean)),),
-        takes_clip=True,
-        drawing=reductions.reduction(Mean, mean_multiplier),
-        interface=Interface(sizes=along_axes, names={"axes": ()}, rounding=TFLM),
-    )
+    parameters=Mean,
+    kernel_of_operands=reduction_kernel,
+    recognitions=(Recognition(("mean",), partial(derive_as, Mean)),),
+    takes_clip=True,
+    drawing=reductions.reduction(Mean, mean_multiplier),
+    interface=Interface(sizes=along_axes, names={"axes": ()}, rounding=TFLM),
 )
 
 
 def over_axes(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of MEAN or SUM over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-        axes, keep = reduced_axes(converter, operator)
-        return converter.island(operator, lambda data: function(data, axes, keep))
+    def convert(node: TfliteNode) -> Expr:
+        axes, keep = reduced_axes(node)
+        return node.island(lambda data: function(data, axes, keep))
 
     return convert
 
 
-def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[list[int], bool]:
+def reduced_axes(node: TfliteNode) -> tuple[list[int], bool]:
     """Return the reduced axes, and whether they are kept with one element."""
-    keep = bool(converter.options(operator, "ReducerOptions").KeepDims())
-    rank = len(converter.shape(operator.inputs[0]))
-    given = converter.integers(operator, 1)
+    keep = bool(node.options("ReducerOptions").KeepDims())
+    rank = len(node.shape(0))
+    given = node.integers(1)
     if not given or any(not -rank <= axis < rank for axis in given):
         raise ModelError(f"its axes are {given}")
     return sorted({axis % rank for axis in given}), keep
 
 
 converts("MEAN", "float32", "int8", "int16")(over_axes(relax.op.mean))
+
+
+@dataclass(frozen=True)
+class Sum(Mean):
+    """The sum over some axes, with another scale."""
+
+    operator: ClassVar[str] = "sum"
+
+
+register(
+    parameters=Sum,
+    kernel_of_operands=reduction_kernel,
+    recognitions=(Recognition(("sum",), partial(derive_as, Sum)),),
+    takes_clip=True,
+    drawing=reductions.reduction(Sum, mean_multiplier),
+    interface=Interface(sizes=along_axes, names={"axes": ()}, rounding=TFLM),
+)
+
+
+converts("SUM", "float32", "int8", "int16", *WHOLE)(over_axes(relax.op.sum))
+
+
+def extreme(function: Callable[..., Expr]) -> Convert:
+    """The largest or least element over constant axes."""
+
+    def convert(node: TfliteNode) -> Expr:
+        axes, keep = reduced_axes(node)
+        return function(node.value(0), axes, keep)
+
+    return convert
+
+
+@converts("REDUCE_ALL", "bool")
+def reduce_all(node: TfliteNode) -> Expr:
+    """Whether all elements over constant axes are true."""
+    axes, keep = reduced_axes(node)
+    numbers = node.emit(relax.op.astype(node.value(0), "int8"))
+    return relax.op.astype(node.emit(relax.op.min(numbers, axes, keep)), "bool")
+
+
+converts("REDUCE_MAX", "float32", "int8", same_scale=True)(extreme(relax.op.max))
+converts("REDUCE_MIN", "float32", "int8", same_scale=True)(extreme(relax.op.min))
+
+
+@converts("CUMSUM", "float32", "int8")
+def cumsum(node: TfliteNode) -> Expr:
+    """CUMSUM along a constant axis, forward or reverse, inclusive or exclusive."""
+    options = node.options("CumsumOptions")
+    shape = node.shape(0)
+    axis = one_axis(node.integers(1), len(shape))
+    value, exclusive = node.value(0), bool(options.Exclusive())
+    floating = node.tensor(0).dtype == "float32"
+    scale = None if floating else scale_of(node.tensor(0))
+    if scale is not None:
+        wide = node.emit(relax.op.astype(value, "int32"))
+        value = node.emit(relax.op.subtract(wide, relax.const(np.int32(scale.zero_point))))
+    if options.Reverse():
+        value = node.emit(relax.op.flip(value, axis))
+    dtype = "float32" if floating else "int32"
+    total = node.emit(relax.op.cumsum(value, axis, dtype, exclusive=exclusive))
+    if options.Reverse():
+        total = node.emit(relax.op.flip(total, axis))
+    if scale is None:
+        return total
+    total = node.emit(relax.op.subtract(total, relax.const(np.int32(scale.zero_point))))
+    return rescaled_sum(node, total, scale, shape[axis])

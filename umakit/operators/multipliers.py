@@ -51,7 +51,6 @@ def exact_multipliers(factors: Sequence[float] | Array, at_most: int) -> FixedPo
     """Multipliers for `Arithmetic.EVEN`, with as many bits as fit into products of 62 bits.
 
     Args:
-        factors: factors of the values.
         at_most: upper limit of the magnitude of the values.
 
     Raises:

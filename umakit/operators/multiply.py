@@ -9,25 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from umakit import tvm_api
-from umakit.operators.drawings import families
+from umakit.operators.drawings import pairs
 from umakit.operators.islands import Island
 from umakit.operators.kernels.elementwise import binary_kernel
-from umakit.operators.kernels.loops import int32
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tflite import QUANTIZED, WHOLE, converts, imported
-from umakit.tvm_api import Expr
+from umakit.tvm_api import Expr, PrimFunc, Stmt, int32
 
 
 @dataclass(frozen=True)
@@ -60,10 +52,10 @@ def _derive(island: Island) -> Expr:
     return parameters.call([operand.integers for operand in operands], result.span)
 
 
-def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     left_zero, right_zero = parameters.zero_points
 
-    def combine(left: Expr, right: Expr) -> tuple[list[tvm_api.Stmt], Expr]:
+    def combine(left: Expr, right: Expr) -> tuple[list[Stmt], Expr]:
         return [], (int32(left) - int32(left_zero)) * (int32(right) - int32(right_zero))
 
     return binary_kernel(
@@ -102,14 +94,12 @@ class qmultiply(ElementwisePattern):
 
 
 register(
-    IntegerOperator(
-        parameters=Multiply,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
-        takes_clip=True,
-        drawing=families.product_of_two(Multiply),
-        patterns=(qmultiply,),
-    )
+    parameters=Multiply,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
+    takes_clip=True,
+    drawing=pairs.product(Multiply),
+    patterns=(qmultiply,),
 )
 
 

@@ -16,20 +16,14 @@ from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface, Shape, four
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.kernels.loops import buffer, kernel, loop, unflatten
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.matching import NotReadable
-from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-    shape_of,
-)
+from umakit.operators.parameters import Parameters, whole_range
+from umakit.operators.registry import Recognition, Shapes, register, shape_of
 from umakit.operators.tables.functions import quantized
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import ANY, TfliteNode, converts
+from umakit.tvm_api import int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -62,13 +56,8 @@ class Pad(Parameters):
         if mode != "constant" or "int" not in dtype:
             raise NotReadable(f"a pad of {dtype}, {mode}: the accelerator pads with an integer")
         widths = [int(width) for width in call.attrs.pad_width]
-        limits = np.iinfo(dtype)
         return cls(
-            output_shape=shape_of(call),
-            output_dtype=dtype,
-            output_zero_point=0,
-            clip=(int(limits.min), int(limits.max)),
-            rounding=Arithmetic.TFLM.value,
+            **whole_range(shape_of(call), dtype),
             before=tuple(widths[::2]),
             after=tuple(widths[1::2]),
             pad_value=int(call.attrs.pad_value),
@@ -123,29 +112,25 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 register(
-    IntegerOperator(
-        parameters=Pad,
-        kernel=kernel_of_operands(_kernel),
-        drawing=layers.pad(),
-        interface=Interface(
-            sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False
-        ),
-        recognitions=(Recognition(("nn.pad",), _derive, (Arithmetic.ORT,)),),
-    )
+    parameters=Pad,
+    kernel_of_operands=_kernel,
+    drawing=layers.pad(),
+    interface=Interface(sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False),
+    recognitions=(Recognition(("nn.pad",), _derive, (Arithmetic.ORT,)),),
 )
 
 
 @converts("PAD PADV2", *ANY, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """PAD with zeros, in integers the zero point; PADV2 with a given constant."""
-    tensor = converter.tensor(operator.inputs[0])
-    data = converter.value(operator.inputs[0])
-    widths = converter.integers(operator, 1)
+    tensor = node.tensor(0)
+    data = node.value(0)
+    widths = node.integers(1)
     if len(widths) != 2 * len(tensor.shape) or min(widths, default=0) < 0:
         raise ModelError(f"its paddings are {widths}")
     fill: float = int(tensor.zero_points[0]) if tensor.scales.size else 0
-    if len(operator.inputs) > 2:
-        values = converter.constant(operator, 2).reshape(-1)
+    if len(node.inputs) > 2:
+        values = node.constant(2).reshape(-1)
         if values.size != 1:
             raise ModelError(f"it pads with {values.size} values")
         fill = values[0].item()

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, TypedDict, TypeVar
 
+import numpy as np
+
 from umakit import tvm_api
-from umakit.operators.numeric.fixed_point import Rounding, rounding_named
+from umakit.operators.numeric.fixed_point import Arithmetic, Rounding, rounding_named
 from umakit.tvm_api import Call, Expr
 
 P = TypeVar("P", bound="Parameters")
@@ -31,6 +33,9 @@ accumulators of 64 bits have 15 if they are rounded as `tflm`:
 result = (accumulator * multiplier + 2**(14 - shift)) >> (15 - shift);
 else see `umakit_requantize_even`."""
 
+LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
+"""TensorFlow Lite's left shift of the operands of an addition."""
+
 
 class CommonFields(TypedDict):
     """The fields of `Parameters`."""
@@ -40,6 +45,20 @@ class CommonFields(TypedDict):
     output_zero_point: int
     clip: Pair
     rounding: str
+
+
+def whole_range(
+    shape: tuple[int, ...], dtype: str, rounding: Arithmetic = Arithmetic.TFLM, zero_point: int = 0
+) -> CommonFields:
+    """Return the fields of a result of all integers of its dtype, of int8 for floats."""
+    limits = np.iinfo(dtype if "int" in dtype else "int8")
+    return {
+        "output_shape": shape,
+        "output_dtype": dtype,
+        "output_zero_point": zero_point,
+        "clip": (int(limits.min), int(limits.max)),
+        "rounding": rounding.value,
+    }
 
 
 @dataclass(frozen=True)
@@ -83,7 +102,6 @@ class Parameters:
         """A call of the operator.
 
         Args:
-            operands: Relax expressions.
             span: span of the call, with the name of the node in the user's model.
         """
         return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
@@ -92,7 +110,6 @@ class Parameters:
         """The operator and its operands with another clip of the result.
 
         Args:
-            operands: Relax expressions.
             clip: least and largest result, within the present bounds.
         """
         return replace(self, clip=clip), list(operands)

@@ -6,7 +6,6 @@ Source is TensorFlow Lite Micro's `prelu_common.cc`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,31 +14,15 @@ from umakit.operators.derivation.expressions import with_scalar
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.elementwise import broadcast, factor_by_sign
-from umakit.operators.kernels.loops import (
-    buffer,
-    buffers,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    store_rescaled,
-    unflatten,
-)
+from umakit.operators.kernels.elementwise import elementwise_kernel, factor_by_sign
+from umakit.operators.kernels.loops import sequence, store_rescaled
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Order, Recognition, Shapes, register
 from umakit.operators.tensors import Definition, NoIntegerForm, Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import Expr, relax, tirx
+from umakit.operators.tflite import TfliteNode, converts
+from umakit.tvm_api import Buffer, Call, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -82,14 +65,8 @@ def _slopes(call: Expr, x: Expr, definition: Definition) -> Expr | None:
     return slopes
 
 
-def _call(
-    result: Result, source: Quantized, slopes: Quantized, arithmetic: Arithmetic
-) -> tvm_api.Call:
-    """A `quantized.prelu` call.
-
-    Raises:
-        NoIntegerForm: integers cannot express the scales.
-    """
+def _call(result: Result, source: Quantized, slopes: Quantized, arithmetic: Arithmetic) -> Call:
+    """A `quantized.prelu` call."""
     if slopes.scale.dtype != ("int8" if source.scale.dtype == "int16" else source.scale.dtype):
         raise NoIntegerForm(f"its slopes are {slopes.scale.dtype}")
     ratio = float(source.scale.scale) / float(result.scale.scale)
@@ -109,52 +86,44 @@ def _call(
     return parameters.call([source.integers, slopes.integers], result.span)
 
 
-def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    data, slopes = buffers(("data", "slopes"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
+    def one(output: Buffer, place: list[PrimExpr], data: PrimExpr, slopes: PrimExpr) -> Stmt:
         value, slope = tirx.Var("value", "int32"), tirx.Var("slope", "int32")
-        place = unflatten(i, parameters.output_shape)
-        element = data[tuple(broadcast(place, shapes[0]))]
         product = tirx.Select(value < int32(0), value * slope, value)
         factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
         return sequence(
-            tirx.Bind(value, int32(element) - int32(parameters.zero_points[0])),
-            tirx.Bind(slope, int32(slopes[tuple(broadcast(place, shapes[1]))])
-                      - int32(parameters.zero_points[1])),
+            tirx.Bind(value, int32(data) - int32(parameters.zero_points[0])),
+            tirx.Bind(slope, int32(slopes) - int32(parameters.zero_points[1])),
             store_rescaled(output, place, product, factor, parameters),
-        )  # fmt: skip
+        )
 
-    return kernel([data, slopes, output], loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "slopes"), one)
 
 
 register(
-    IntegerOperator(
-        parameters=Prelu,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
-        takes_clip=True,
-        drawing=pairs.slopes(Prelu),
-        interface=Interface(
-            operands={"data": "", "slopes": ""},
-            names={
-                "zero_points": ("input_zero_point", "slope_zero_point"),
-                "multipliers": ("multiplier", "negative_multiplier"),
-                "shifts": ("shift", "negative_shift"),
-            },
-            rounding=TFLM,
-            broadcasts=True,
-        ),
-    )
+    parameters=Prelu,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
+    takes_clip=True,
+    drawing=pairs.slopes(Prelu),
+    interface=Interface(
+        operands={"data": "", "slopes": ""},
+        names={
+            "zero_points": ("input_zero_point", "slope_zero_point"),
+            "multipliers": ("multiplier", "negative_multiplier"),
+            "shifts": ("shift", "negative_shift"),
+        },
+        rounding=TFLM,
+        broadcasts=True,
+    ),
 )
 
 
 @converts("PRELU", "float32", "int8", "int16", weights=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """PRELU as max(x, 0) + min(x, 0) * slopes."""
-    data, slopes = (converter.dequantized(number) for number in operator.inputs)
-    emit, zero = converter.emit, relax.const(0.0, "float32")
+    data, slopes = map(node.dequantized, range(len(node.inputs)))
+    emit, zero = node.emit, relax.const(0.0, "float32")
     negative = relax.op.multiply(emit(relax.op.minimum(data, zero)), slopes)
     value = relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
-    return converter.quantized(operator, value)
+    return node.quantized(value)

@@ -14,35 +14,17 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.drawing import NotDrawable, Settings
+from umakit.operators.drawing import NotDrawable, Random, Settings
 from umakit.operators.drawings.families import common_fields
-from umakit.operators.drawings.layers import Inputs, Operands, layer
+from umakit.operators.drawings.layers import Inputs, Made, layer
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    bound,
-    buffer,
-    int32,
-    int64,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import Array, NoIntegerForm, Scale
-from umakit.tvm_api import PrimExpr, Stmt, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, int64, tirx
 
 EXPONENTIAL_BITS = 30
 """Fraction bits of exponentials; the largest one is 1."""
@@ -71,7 +53,7 @@ class Probabilities(Parameters):
     exponent: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     """Return the call.
 
     `QLinearSoftmax` truncates the reciprocal of the result's scale to an integer; ONNX Runtime's
@@ -109,7 +91,7 @@ def _exponentials(scale: Scale) -> Array:
     return np.rint(values).astype(np.int32)
 
 
-def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (data, table, output) of a softmax over an axis.
 
     Each element takes a 64-bit division. Sums and products stay below 2**62.
@@ -120,70 +102,70 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
         shape[parameters.axis],
         shape[parameters.axis + 1 :],
     )
-    data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], "int32")
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data, table = ir.buffer("data", shape, dtypes[0]), ir.buffer("table", shapes[1], "int32")
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     largest = tirx.decl_buffer([1], "int32", "largest", scope="local")
     total = tirx.decl_buffer([1], "int64", "total", scope="local")
     zero = int32(0)
 
     def row(outer: PrimExpr, inner: PrimExpr) -> Stmt:
         def at(i: PrimExpr) -> list[PrimExpr]:
-            return [*unflatten(outer, before), i, *unflatten(inner, after)]
+            return [*ir.unflatten(outer, before), i, *ir.unflatten(inner, after)]
 
         def element(i: PrimExpr) -> PrimExpr:
             return int32(data[tuple(at(i))])
 
         def add(i: PrimExpr) -> Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
-            return sequence(*statements, set_to(total, zero, total[zero] + value))
+            return ir.sequence(*statements, ir.set_to(total, zero, total[zero] + value))
 
         def quotient(i: PrimExpr) -> Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
             more, rounded = _quotient(
                 value * int64(parameters.numerator), total[zero], parameters.exponent
             )
-            store = store_shifted(output, at(i), rounded, parameters.output_zero_point, parameters)
-            return sequence(*statements, *more, store)
+            store = ir.store_shifted(
+                output, at(i), rounded, parameters.output_zero_point, parameters
+            )
+            return ir.sequence(*statements, *more, store)
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(largest),
             tirx.AllocBuffer(total),
-            set_to(largest, zero, element(zero)),
-            loop("i", length, lambda i: set_to(largest, zero, tirx.max(largest[zero], element(i)))),
-            set_to(total, zero, int64(0)),
-            loop("i", length, add),
-            loop("i", length, quotient),
+            ir.set_to(largest, zero, element(zero)),
+            ir.loop(
+                "i", length, lambda i: ir.set_to(largest, zero, tirx.max(largest[zero], element(i)))
+            ),
+            ir.set_to(total, zero, int64(0)),
+            ir.loop("i", length, add),
+            ir.loop("i", length, quotient),
         )
 
     extents = [("outer", math.prod(before)), ("inner", math.prod(after))]
     # The table has a value for each distance from the largest element.
-    return kernel([data, table, output], loops(extents, row), inside=True)
+    return ir.kernel([data, table, output], ir.loops(extents, row), inside=True)
 
 
-def _exponential(
-    table: tvm_api.Buffer, size: int, distance: PrimExpr
-) -> tuple[list[Stmt], PrimExpr]:
+def _exponential(table: Buffer, size: int, distance: PrimExpr) -> tuple[list[Stmt], PrimExpr]:
     """Statements, and exp(-distance) as int64, from a table of a size."""
     if size == 256:
-        return bound("exponential", int64(table[distance]))
+        return ir.bound("exponential", int64(table[distance]))
     coarse = int64(table[distance >> int32(8)])
     fine = int64(table[(distance & int32(255)) + int32(256)])
-    return bound("exponential", (coarse * fine) >> int64(EXPONENTIAL_BITS))
+    return ir.bound("exponential", (coarse * fine) >> int64(EXPONENTIAL_BITS))
 
 
 def _quotient(numerator: PrimExpr, total: PrimExpr, exponent: int) -> tuple[list[Stmt], PrimExpr]:
     """numerator / (total * 2**exponent) to the nearest integer, ties to even; int32."""
-    first, above = bound("numerator", numerator)
-    second, below = bound("denominator", total << int64(exponent))
-    third, whole = bound("quotient", tirx.truncdiv(above, below))
+    first, above = ir.bound("numerator", numerator)
+    second, below = ir.bound("denominator", total << int64(exponent))
+    third, whole = ir.bound("quotient", tirx.truncdiv(above, below))
     doubled = (above - whole * below) * int64(2) + (whole & int64(1))
     rounded = (whole + int64(doubled > below)).astype("int32")
     return [*first, *second, *third], rounded
 
 
-def _drawn(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn(settings: Settings, inputs: Inputs, random: Random) -> Made:
     (data,) = inputs
     axis = len(data.shape) - 1 - int(settings["axis"])
     if axis < 0 or data.shape[axis] >= LONGEST:
@@ -198,13 +180,11 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Probabilities,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),
-        drawing=layer(_drawn, axis=(0, 1, 2, 3), clip=("none",), rounding=("ort",)),
-        interface=Interface(
-            operands={"data": "", "exponentials": "int32"}, sizes=along_axes, names={"axis": ()}
-        ),
-    )
+    parameters=Probabilities,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),
+    drawing=layer(_drawn, axis=(0, 1, 2, 3), clip=("none",), rounding=("ort",)),
+    interface=Interface(
+        operands={"data": "", "exponentials": "int32"}, sizes=along_axes, names={"axis": ()}
+    ),
 )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,27 +10,21 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import NotDrawable, Settings, Tensor
+from umakit.operators.drawing import NotDrawable, Random, Settings, Tensor
 from umakit.operators.drawings.families import common_fields, shape_of, zero_point_of
-from umakit.operators.drawings.layers import Inputs, Operands, layer
+from umakit.operators.drawings.layers import Inputs, Made, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
+from umakit.operators.kernels.loops import sequence
 from umakit.operators.multipliers import check_headroom
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    FLOATS,
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import FLOATS, Recognition, Shapes, register
 from umakit.operators.requantize import Requantize
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts, imported
+from umakit.operators.tflite import QUANTIZED, TfliteNode, converts, imported
 from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
-from umakit.tvm_api import Expr, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 
 @dataclass(frozen=True)
@@ -51,13 +44,10 @@ def _derive(island: Island) -> Expr:
     return parameters.call([result.call.args[0], divisor], result.span)
 
 
-def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (data, scale, output) from float32 to integers, ties away from zero."""
-    shape = shapes[0]
-    data, scale = buffer("data", shape, "float32"), buffer("scale", [1], "float32")
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr, scale: Buffer) -> Stmt:
         quotient, whole = tirx.Var("quotient", "float32"), tirx.Var("whole", "float32")
         rest, half = quotient - whole, tvm_api.float_value(0.5)
         up, down, zero = (tvm_api.float_value(float(step)) for step in (1, -1, 0))
@@ -65,15 +55,14 @@ def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.
         # Clipped before the conversion, which is undefined in C for large numbers.
         low, high = (tvm_api.float_value(b - parameters.output_zero_point) for b in parameters.clip)
         rounded = tirx.max(tirx.min(whole + step, high), low)
-        place = unflatten(i, parameters.output_shape)
         integer = int32(rounded) + int32(parameters.output_zero_point)
         return sequence(
-            tirx.Bind(quotient, data[tuple(unflatten(i, shape))] / scale[int32(0)]),
+            tirx.Bind(quotient, element / scale[int32(0)]),
             tirx.Bind(whole, tirx.trunc(quotient)),
             tirx.BufferStore(output, integer.astype(parameters.output_dtype), place),
         )
 
-    return kernel([data, scale, output], loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "scale"), one, tables=1)
 
 
 def _floats(settings: Settings, data: Tensor | None) -> Inputs:
@@ -83,9 +72,7 @@ def _floats(settings: Settings, data: Tensor | None) -> Inputs:
     return (found,)
 
 
-def _drawn(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn(settings: Settings, inputs: Inputs, random: Random) -> Made:
     (data,) = inputs
     least = {"usual": 1 / 40, "small": 1 / 1000, "large": 1 / 4}[str(settings["scale"])]
     scale = np.array([least * random.uniform(0.5, 1.5)], np.float32)
@@ -94,20 +81,18 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Quantize,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition((FLOATS,), _derive),),
-        takes_clip=True,
-        drawing=layer(
-            _drawn,
-            _floats,
-            input_zero_point=(),
-            rounding=("tflm",),
-            scale=("usual", "small", "large"),
-        ),
-        interface=Interface(operands={"data": "float32", "scale": "float32"}, checks=("result",)),
-    )
+    parameters=Quantize,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition((FLOATS,), _derive),),
+    takes_clip=True,
+    drawing=layer(
+        _drawn,
+        _floats,
+        input_zero_point=(),
+        rounding=("tflm",),
+        scale=("usual", "small", "large"),
+    ),
+    interface=Interface(operands={"data": "float32", "scale": "float32"}, checks=("result",)),
 )
 
 
@@ -119,33 +104,28 @@ PAIRS = (
 
 
 @converts("QUANTIZE", *PAIRS, asymmetric=(("int16", "int32"),))
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """QUANTIZE; a change of scale for integers; islands decide the rounding of real numbers."""
-    if converter.tensor(operator.outputs[0]).dtype == "int32":
-        return _with_32_bits(converter, operator)
-    return converter.island(operator, lambda data: data)
+    if node.result.dtype == "int32":
+        return _with_32_bits(node)
+    return node.island(lambda data: data)
 
 
-def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
-    """A change of scale to int32 without zero point.
-
-    Raises:
-        ModelError: the result has a zero point or no scale, or the ratio of the scales is too
-            large.
-    """
-    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+def _with_32_bits(node: TfliteNode) -> Expr:
+    """A change of scale to int32 without zero point."""
+    source, result = map(scale_of, (node.tensor(0), node.result))
     if result.zero_point:
         raise ModelError("its result of 32 bits has a zero point")
     with as_refusals():
         multiplier, shift = quantize_multiplier(float(source.scale) / float(result.scale))
         check_headroom(source.magnitude, shift, TFLM)
     parameters = Requantize(
-        **result_fields(converter, operator),
+        **result_fields(node),
         input_zero_point=source.zero_point,
         multiplier=multiplier,
         shift=shift,
     )
-    return parameters.call([converter.value(operator.inputs[0])], None)
+    return parameters.call([node.value(0)], None)
 
 
 TO_FLOAT = tuple((dtype, "float32") for dtype in QUANTIZED)

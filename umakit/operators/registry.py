@@ -12,7 +12,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
@@ -23,18 +24,20 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import PREFIX, Parameters, register_relax_operators
 from umakit.tvm_api import Call, Expr, PrimFunc
 
+F = ParamSpec("F")
 PARAMETERS = "umakit.parameters"
 """Attribute of a prim func with the attributes of its integer operator, as JSON, for readers."""
 
 Shapes = list[tuple[int, ...]]
 Derivation = Callable[[Island], Expr | None]
-"""Returns a Relax expression, None if another operator handles the island, or raises
-`NoIntegerForm`."""
+"""Returns an expression, None for another operator's island, or raises `NoIntegerForm`."""
 
 Kernel = Callable[[Any, Call], tuple[PrimFunc, list[Expr]]]
 """(parameters, call) -> prim func and its Relax arguments. `Any` stands for the operator's own
 parameter class."""
 
+KernelOfOperands = Callable[[Any, Shapes, list[str]], PrimFunc]
+"""(parameters, shapes of the operands, their dtypes) -> prim func; an operator's own parameters."""
 Rule = Callable[[tvm_api.BlockBuilder, Call], Call]
 """(block builder, call) -> call_tir."""
 
@@ -42,8 +45,7 @@ QUANTIZE = "quantize"
 """Islands of the quantize itself, with all that stands before it; asked first."""
 
 FLOATS = "floats"
-"""Islands whose operators the model wants to be computed in floating point; only the quantize is
-replaced."""
+"""Islands that the model computes in floating point; only the quantize is replaced."""
 
 
 class Order(IntEnum):
@@ -65,8 +67,6 @@ class Recognition:
         relax: names of the Relax operators before the quantize, without activation, for example
             `nn.conv2d`; or `QUANTIZE`, or `FLOATS`.
         derive: function that returns the call, or None for an island of another operator.
-        arithmetics: arithmetics for which `derive` is called.
-        order: order among recognitions of the same operator.
     """
 
     relax: tuple[str, ...]
@@ -80,7 +80,6 @@ class IntegerCall:
     """A Relax operator on integers, replaced by an integer operator.
 
     Attributes:
-        relax: name of the Relax operator, for example `argmax`.
         replace: (call, network) -> expression; the unchanged call for no replacement.
         without_quantize: whether networks without a quantize have such calls too.
     """
@@ -99,14 +98,12 @@ class IntegerOperator:
             parameters; for an operator computed by another operator, a name for messages.
         parameters: the attributes of `relax.quantized.NAME`; None for an operator computed by
             another operator.
-        kernel: kernel on the CPU.
-        recognitions: islands of the operator, with the derivation of its parameters.
-        integer_calls: replaced Relax operators on integers.
+        kernel: kernel on the CPU, with operands of its own, such as ordered weights.
+        kernel_of_operands: kernel on the CPU with the operands of the call, in place of `kernel`.
         takes_clip: whether a clip of the result becomes part of the parameters.
         macs: (call, shape of the result) -> number of multiply-accumulates; None for none.
         kind: call -> name of the operator's special case for readers, for example
             `depthwise_conv2d`; None if all calls have the operator's name.
-        patterns: classes in `umakit.patterns` for backends.
         interface: driver's arguments, the source of generated pattern and parameters for an
             operator without `patterns`; None if backends cannot offload the operator.
         drawing: source of layers for `uma check`; None without one.
@@ -115,6 +112,7 @@ class IntegerOperator:
     name: str = ""
     parameters: type[Parameters] | None = None
     kernel: Kernel | None = None
+    kernel_of_operands: KernelOfOperands | None = None
     recognitions: tuple[Recognition, ...] = ()
     integer_calls: tuple[IntegerCall, ...] = ()
     takes_clip: bool = False
@@ -127,6 +125,8 @@ class IntegerOperator:
     def __post_init__(self) -> None:
         if self.parameters is not None:
             object.__setattr__(self, "name", self.parameters.operator)
+        if self.kernel_of_operands is not None:
+            object.__setattr__(self, "kernel", partial(_of_operands, self.kernel_of_operands))
 
     @property
     def composites(self) -> tuple[type[Any], ...]:
@@ -137,22 +137,29 @@ class IntegerOperator:
 _OPERATORS: dict[str, IntegerOperator] = {}
 
 
-def register(operator: IntegerOperator) -> None:
-    """Register an operator; called once by the operator's file.
+def _registering(make: Callable[F, IntegerOperator]) -> Callable[F, None]:
+    def register(*fields: F.args, **named: F.kwargs) -> None:
+        operator = make(*fields, **named)
+        if operator.name in _OPERATORS:
+            raise ValueError(f"operator {operator.name} is registered twice")
+        for own in operator.recognitions:
+            for name in own.relax if own.order is Order.GENERAL else ():
+                for arithmetic in own.arithmetics:
+                    others = recognitions(name, arithmetic)
+                    if any(other.order is Order.GENERAL for other in others):
+                        raise ValueError(
+                            f"{operator.name} is not the only one recognized in {name}"
+                        )
+        if operator.parameters is not None:
+            register_relax_operators([operator.parameters])
+        _OPERATORS[operator.name] = operator
 
-    Raises:
-        ValueError: the name is taken, or two recognitions are `GENERAL` for the same islands.
-    """
-    if operator.name in _OPERATORS:
-        raise ValueError(f"operator {operator.name} is registered twice")
-    for own in operator.recognitions:
-        for name in own.relax if own.order is Order.GENERAL else ():
-            for arithmetic in own.arithmetics:
-                if any(other.order is Order.GENERAL for other in recognitions(name, arithmetic)):
-                    raise ValueError(f"{operator.name} is not the only one recognized in {name}")
-    if operator.parameters is not None:
-        register_relax_operators([operator.parameters])
-    _OPERATORS[operator.name] = operator
+    return register
+
+
+register = _registering(IntegerOperator)
+"""Register the operator of some fields of `IntegerOperator`; called by the operator's file. Raises
+ValueError for a name that is taken, and for two `GENERAL` recognitions of the same islands."""
 
 
 def operators() -> tuple[IntegerOperator, ...]:
@@ -222,11 +229,7 @@ def legalizations() -> dict[str, Rule]:
 
 
 def legalizations_with(kernels: Mapping[str, Kernel]) -> dict[str, Rule]:
-    """Return the rules for `LegalizeOps` of operators with kernels other than their own.
-
-    Args:
-        kernels: kernels by the names of operators with parameters.
-    """
+    """Return the rules for `LegalizeOps` of operators with kernels other than their own."""
     return {f"relax.{PREFIX}{name}": _rule(parameters_class(name), kernel)
             for name, kernel in kernels.items()}  # fmt: skip
 
@@ -245,32 +248,17 @@ def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
     return rule
 
 
-KernelOfOperands = Callable[[Any, Shapes, list[str]], PrimFunc]
-"""(parameters, shapes of the operands, their dtypes) -> prim func; an operator's own parameters."""
-
-
 def shape_of(expression: Expr) -> tuple[int, ...]:
-    """Return the shape of an operand.
-
-    Raises:
-        LoweringError: the shape is symbolic.
-    """
+    """Return the shape of an operand."""
     shape = tvm_api.static_shape(expression)
     if shape is None:
         raise LoweringError("an integer operator's operand has no static shape")
     return shape
 
 
-def kernel_of_operands(function: KernelOfOperands) -> Kernel:
-    """Return a function (parameters, call) -> call of a kernel with the call's own operands.
-
-    Args:
-        function: function that makes the prim func.
-    """
-
-    def kernel(parameters: Any, call: Call) -> tuple[PrimFunc, list[Expr]]:
-        shapes = [shape_of(operand) for operand in call.args]
-        dtypes = [tvm_api.dtype_of(operand) for operand in call.args]
-        return function(parameters, shapes, dtypes), list(call.args)
-
-    return kernel
+def _of_operands(
+    function: KernelOfOperands, parameters: Any, call: Call
+) -> tuple[PrimFunc, list[Expr]]:
+    shapes = [shape_of(operand) for operand in call.args]
+    dtypes = [tvm_api.dtype_of(operand) for operand in call.args]
+    return function(parameters, shapes, dtypes), list(call.args)

@@ -3,30 +3,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-
-from umakit import tvm_api
-from umakit.operators.drawing import Array, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.loops import buffer, int32, kernel, loop, store_rescaled, unflatten
+from umakit.operators.kernels.elementwise import elementwise_kernel
+from umakit.operators.kernels.loops import store_rescaled
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import Quantized
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32
 
 
 @dataclass(frozen=True)
@@ -46,11 +38,7 @@ class Requantize(Parameters):
 
 
 def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -> Requantize:
-    """Return the parameters of a requantization, possibly with an activation.
-
-    Raises:
-        NoIntegerForm: integers cannot express the scales.
-    """
+    """Return the parameters of a requantization, possibly with an activation."""
     factor = float(source.scale.scale) / float(result.scale.scale)
     multiplier, shift = multiplier_of(factor, source.scale.magnitude, arithmetic)
     check_headroom(source.scale.magnitude, shift, arithmetic)
@@ -62,28 +50,23 @@ def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -
     )
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     source = island.integers_of(island.call)
     parameters = change_of_scale(island.result, source, island.arithmetic_of(source))
     return parameters.call([source.integers], island.result.span)
 
 
-def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    data = buffer("data", shapes[0], dtypes[0])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
-        place = unflatten(i, parameters.output_shape)
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr) -> Stmt:
+        value = int32(element) - int32(parameters.input_zero_point)
         return store_rescaled(output, place, value, factor, parameters)
 
-    return kernel([data, output], loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data",), one)
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[Requantize, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     multipliers, shifts = factors(settings, 1.0, 1, random)
     parameters = Requantize(
         **common, input_zero_point=data.zero_point, multiplier=int(multipliers[0]),
@@ -93,12 +76,10 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=Requantize,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("dequantize",), _derive),),
-        takes_clip=True,
-        drawing=elements(_drawn, scale=SCALES, dtype=("int8", "uint8", "int16")),
-        interface=Interface(rounding=TFLM),
-    )
+    parameters=Requantize,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("dequantize",), _derive),),
+    takes_clip=True,
+    drawing=elements(_drawn, scale=SCALES, dtype=("int8", "uint8", "int16")),
+    interface=Interface(rounding=TFLM),
 )

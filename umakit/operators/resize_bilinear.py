@@ -15,27 +15,13 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    store_clipped,
-)
+from umakit.operators.kernels.loops import buffer, kernel, loop, loops, sequence, store_clipped
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
-from umakit.tvm_api import Expr, PrimExpr, Stmt, tirx
+from umakit.operators.tflite import TfliteNode, converts
+from umakit.tvm_api import Expr, PrimExpr, Stmt, int32, tirx
 
 RESIZE_BITS = 10
 """Fractional bits of positions and weights."""
@@ -84,8 +70,6 @@ def _scale_of_axis(size: int, result: int, *, align: bool) -> int:
     """Distance of positions in the operand, with 10 fractional bits.
 
     Args:
-        size: size of the operand's axis.
-        result: size of the result's axis.
         align: whether corners are aligned.
     """
     if align and result > 1:
@@ -97,8 +81,6 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
     """Whether rounded positions reach behind the operand's last element.
 
     Args:
-        size: size of the operand's axis.
-        result: size of the result's axis.
         align: whether corners are aligned.
         half_pixel: whether positions are the centers of pixels.
     """
@@ -140,14 +122,7 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tv
 def _neighbours(
     parameters: ResizeBilinear, place: PrimExpr, sizes: tuple[int, int], name: str
 ) -> tuple[list[Stmt], list[tuple[PrimExpr, PrimExpr]]]:
-    """Return statements, and the two neighbours of a place with their weights.
-
-    Args:
-        parameters: parameters of the operator.
-        place: place in the result.
-        sizes: sizes of the operand's and the result's axis.
-        name: name of the axis.
-    """
+    """Return statements, and the two neighbours of a place with their weights."""
     size, result = sizes
     scale = _scale_of_axis(size, result, align=bool(parameters.align_corners))
     offset = scale // 2 - ONE // 2 if parameters.half_pixel_centers else 0
@@ -166,11 +141,11 @@ def _neighbours(
 
 
 @converts("RESIZE_BILINEAR", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def convert(node: TfliteNode) -> Expr:
     """RESIZE_BILINEAR of TensorFlow Lite."""
-    options = converter.options(operator, "ResizeBilinearOptions")
-    source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
-    size = converter.integers(operator, 1)
+    options = node.options("ResizeBilinearOptions")
+    source, result = node.shape(0), node.result.shape
+    size = node.integers(1)
     if len(source) != 4 or list(result[1:3]) != size:
         raise ModelError(f"its result has the shape {list(result)}")
     if options.AlignCorners() and options.HalfPixelCenters():
@@ -184,16 +159,14 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
             data, tuple(size), layout="NHWC", method="linear", coordinate_transformation_mode=mode
         )
 
-    return converter.island(operator, function)
+    return node.island(function)
 
 
 register(
-    IntegerOperator(
-        parameters=ResizeBilinear,
-        kernel=kernel_of_operands(_kernel),
-        recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),
-        takes_clip=True,
-        drawing=spread.resized(ResizeBilinear, MODES, _leaves_the_image),
-        interface=Interface(sizes=image),
-    )
+    parameters=ResizeBilinear,
+    kernel_of_operands=_kernel,
+    recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),
+    takes_clip=True,
+    drawing=spread.resized(ResizeBilinear, MODES, _leaves_the_image),
+    interface=Interface(sizes=image),
 )

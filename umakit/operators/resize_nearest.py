@@ -12,9 +12,9 @@ from umakit.errors import ModelError
 from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import Recognition, register
 from umakit.operators.tensors import Array, NoIntegerForm
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import ANY, TfliteNode, converts
 from umakit.tvm_api import relax
 
 
@@ -35,11 +35,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _places(size: int, result: int, mode: str, method: str) -> Array:
-    """Return the elements of an axis taken by a nearest-neighbour resize, int64[result].
-
-    Raises:
-        NoIntegerForm: the rounding of the mode, or of the ratio of sizes, is not known to be exact.
-    """
+    """Return the elements of an axis taken by a nearest-neighbour resize, int64[result]."""
     if mode not in ("half_pixel", "asymmetric") or result % size:
         raise NoIntegerForm("a resize is not by a whole number, or in an uncommon mode")
     factor = result // size
@@ -59,21 +55,19 @@ def _places(size: int, result: int, mode: str, method: str) -> Array:
 
 
 register(
-    IntegerOperator(
-        name="resize_nearest",
-        recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.ORT,)),),
-    )
+    name="resize_nearest",
+    recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.ORT,)),),
 )
 
 
 @converts("RESIZE_NEAREST_NEIGHBOR", *ANY, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the neighbours are computed here."""
-    options = converter.options(operator, "ResizeNearestNeighborOptions")
-    source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
-    if len(source) != 4 or list(result[1:3]) != converter.integers(operator, 1):
+    options = node.options("ResizeNearestNeighborOptions")
+    source, result = node.shape(0), node.result.shape
+    if len(source) != 4 or list(result[1:3]) != node.integers(1):
         raise ModelError(f"its result has the shape {list(result)}")
-    value = converter.value(operator.inputs[0])
+    value = node.value(0)
     for axis in (1, 2):
         places = [
             nearest(place, source[axis], result[axis], options.AlignCorners(),
@@ -81,7 +75,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             for place in range(result[axis])
         ]  # fmt: skip
         indices = relax.const(np.array(places, np.int32))
-        value = converter.emit(relax.op.take(value, indices, axis, mode="clip"))
+        value = node.emit(relax.op.take(value, indices, axis, mode="clip"))
     return value
 
 
@@ -89,9 +83,6 @@ def nearest(place: int, size: int, result: int, align: bool, half_pixel: bool) -
     """`GetNearestNeighbor` of `resize_nearest_neighbor.h`, in its float32.
 
     Args:
-        place: place in the result.
-        size: size of the operand.
-        result: size of the result.
         align: whether corners are aligned.
         half_pixel: whether a pixel's position is its center.
     """

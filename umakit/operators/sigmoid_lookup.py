@@ -2,51 +2,37 @@
 """`quantized.sigmoid_lookup` (data of 16 bits, table uint16[256]): logistic function and tanh.
 
 The arithmetic is from TensorFlow Lite Micro's `integer_ops/logistic.h` and `integer_ops/tanh.h`, in
-`kernels/internal`. `of_all_widths` has a table for 8 bits too.
+`kernels/internal`. Data of 8 bits have a table of 256 results (`logistic_common.cc`, `tanh.cc`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.drawing import Array, Settings, Tensor
-from umakit.operators.drawings.families import elements
+from umakit.operators.drawing import Array, Random, Settings, Tensor
+from umakit.operators.drawings.families import Fields, MadeOfOne, elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.loops import (
-    Statements,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
+from umakit.operators.kernels.elementwise import elementwise_kernel
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.numeric.fixed_point import shift_right_rounding
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    kernel_of_operands,
-    register,
-)
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.activations import (
     check_result,
+    fixed_point_sigmoid,
+    fixed_point_tanh,
     saturating_table,
 )
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm, Quantized, Scale
-from umakit.tvm_api import Expr, PrimExpr, tirx
+from umakit.operators.tflite import QUANTIZED, TfliteNode, converts
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, relax, tirx
 
 LAST_SEGMENT = 254
 """Index of the last segment of the table of 256 values; beyond it the functions are constant."""
@@ -73,7 +59,6 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
     """Return a call for `logistic` or `tanh`.
 
     Raises:
-        NoIntegerForm: the kernel does not support the scale of the result.
         ValueError: the kernel does not support the scale of the operand.
     """
     result = island.result
@@ -87,25 +72,19 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
     return parameters.call([source.integers, table], result.span)
 
 
-def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits."""
-    shape = shapes[0]
-    data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    argument = (parameters.multiplier, parameters.shift)
+def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
+    argument, tanh = (parameters.multiplier, parameters.shift), parameters.function == "tanh"
 
-    def one(i: PrimExpr) -> tvm_api.Stmt:
-        steps = Statements()
-        value = int32(data[tuple(unflatten(i, shape))])
-        result = between(steps, table, value, argument, tanh=parameters.function == "tanh")
-        place = unflatten(i, parameters.output_shape)
-        return sequence(*steps.list, store_shifted(output, place, result, 0, parameters))
+    def one(output: Buffer, place: list[PrimExpr], element: PrimExpr, table: Buffer) -> Stmt:
+        steps = ir.Statements()
+        result = between(steps, table, int32(element), argument, tanh=tanh)
+        return ir.sequence(*steps.list, ir.store_shifted(output, place, result, 0, parameters))
 
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("data", "table"), one, tables=1)
 
 
 def between(
-    steps: Statements,
+    steps: ir.Statements,
     table: tvm_api.Buffer,
     value: PrimExpr,
     argument: tuple[int, int],
@@ -115,8 +94,6 @@ def between(
     """Return 1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, interpolated in the table.
 
     Args:
-        steps: list for the statements that bind intermediate values.
-        table: table of `sigmoid_table`.
         value: int32 expression of 16 bits.
         argument: multiplier and shift, see `SigmoidLookup`.
         tanh: whether to compute tanh(x).
@@ -146,9 +123,7 @@ def between(
     return steps.bind("result", sided >> int32(8 if tanh else 10))
 
 
-def _drawn(
-    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
-) -> tuple[SigmoidLookup, list[Array]]:
+def _drawn(common: Fields, data: Tensor, settings: Settings, random: Random) -> MadeOfOne:
     function, exponent = str(settings["function"]), float(random.uniform(-14, -9))
     scale = 2.0 ** (-12 if settings["scale"] == "power" else exponent)
     multiplier, shift = sigmoid_argument(scale, tanh=function == "tanh")
@@ -157,47 +132,37 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=SigmoidLookup,
-        kernel=kernel_of_operands(_kernel),
-        takes_clip=True,
-        drawing=elements(
-            _drawn,
-            result=lambda data, zero_point: 0,
-            dtype=("int16",),
-            rounding=("tflm",),
-            function=("logistic", "tanh"),
-            scale=("power", "any"),
-        ),
-        interface=Interface(
-            operands={"data": "", "table": "uint16"},
-            values={"function": ("logistic", "tanh")},
-            dtypes="int16",
-        ),
-    )
+    parameters=SigmoidLookup,
+    kernel_of_operands=_kernel,
+    takes_clip=True,
+    drawing=elements(
+        _drawn,
+        result=lambda data, zero_point: 0,
+        dtype=("int16",),
+        rounding=("tflm",),
+        function=("logistic", "tanh"),
+        scale=("power", "any"),
+    ),
+    interface=Interface(
+        operands={"data": "", "table": "uint16"},
+        values={"function": ("logistic", "tanh")},
+        dtypes="int16",
+    ),
 )
 
 
-def of_all_widths(
+def _of_all_widths(
     name: str, relax_name: str, in_fixed_point: Callable[[int], int], bits: int, zero_point: int
-) -> IntegerOperator:
-    """Return one of the functions as an operator: a table for 8 bits, `SigmoidLookup` for 16.
+) -> Recognition:
+    """Return the recognition of one of the functions: a table for 8 bits, `SigmoidLookup` for 16.
 
     Args:
-        name: name of the function.
-        relax_name: name of the function in Relax.
         in_fixed_point: function from an argument to a result with 31 fractional bits.
         bits: fractional bits of results of 8 bits.
         zero_point: zero point of int8 results.
     """
 
     def table(source: Scale, result: Scale) -> Array:
-        """int8[256], for x = -128, ..., 127.
-
-        Raises:
-            NoIntegerForm: the kernel has another scale of the result.
-            ValueError: the reference does not support the operand's scale.
-        """
         check_result(result, 2.0**-bits, zero_point)
         return saturating_table(
             source, lambda x: shift_right_rounding(in_fixed_point(x), 31 - bits) + zero_point
@@ -207,4 +172,23 @@ def of_all_widths(
         of_16_bits = partial(lookup_call, name)
         return tflm_activation(name, island, island.operand(), table, of_16_bits)
 
-    return IntegerOperator(name=name, recognitions=(Recognition((relax_name,), derive),))
+    return Recognition((relax_name,), derive)
+
+
+LOGISTIC = _of_all_widths("logistic", "sigmoid", fixed_point_sigmoid, 8, -128)
+TANH = _of_all_widths("tanh", "tanh", fixed_point_tanh, 7, 0)
+
+register("logistic", recognitions=(LOGISTIC,))
+register("tanh", recognitions=(TANH,))
+
+
+@converts("LOGISTIC", "float32", *QUANTIZED)
+def logistic(node: TfliteNode) -> Expr:
+    """LOGISTIC."""
+    return node.island(relax.op.sigmoid)
+
+
+@converts("TANH", "float32", *QUANTIZED)
+def tanh(node: TfliteNode) -> Expr:
+    """TANH."""
+    return node.island(relax.op.tanh)

@@ -18,8 +18,8 @@ from umakit.operators.interface import PAIR, TFLM, Interface
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import CommonScaleParameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.registry import Shapes, register
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -39,15 +39,15 @@ class SquaredDifference(CommonScaleParameters):
 
 
 @converts("SQUARED_DIFFERENCE", "float32", "int8", "int16", "int32", same_dtype=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(node: TfliteNode) -> tvm_api.Expr:
     """SQUARED_DIFFERENCE: float32 and int32 directly, quantized integers in fixed point."""
-    values = [converter.value(number) for number in operator.inputs]
-    dtype = converter.tensor(operator.inputs[0]).dtype
+    values = node.values()
+    dtype = node.tensor(0).dtype
     if dtype not in LEFT_SHIFTS:
-        difference = converter.emit(relax.op.subtract(*values))
+        difference = node.emit(relax.op.subtract(*values))
         return relax.op.multiply(difference, difference)
-    left, right = (scale_of(converter, number) for number in operator.inputs)
-    result = scale_of(converter, operator.outputs[0])
+    left, right = map(scale_of, node.tensors)
+    result = scale_of(node.result)
     twice, left_shift = 2.0 * float(max(left.scale, right.scale)), LEFT_SHIFTS[dtype]
     divisor = float(np.float32(1 << (2 * left_shift)) * np.float32(result.scale))
     factors = [
@@ -58,7 +58,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     if factors[2][1] + MOST_BITS > MOST_BITS:
         raise ModelError("the result's scale is too small for the operands'")
     parameters = SquaredDifference(
-        **result_fields(converter, operator),
+        **result_fields(node),
         zero_points=(left.zero_point, right.zero_point),
         multipliers=(factors[0][0], factors[1][0], factors[2][0]),
         shifts=(factors[0][1], factors[1][1], factors[2][1]),
@@ -79,18 +79,16 @@ def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) ->
 
 
 register(
-    IntegerOperator(
-        parameters=SquaredDifference,
-        kernel=kernel_of_operands(_kernel),
-        drawing=pairs.squares(SquaredDifference, LEFT_SHIFTS),
-        interface=Interface(
-            operands=PAIR,
-            names={
-                "multipliers": ("left_multiplier", "right_multiplier", "multiplier"),
-                "shifts": ("left_multiplier_shift", "right_multiplier_shift", "shift"),
-            },
-            rounding=TFLM,
-            broadcasts=False,
-        ),
-    )
+    parameters=SquaredDifference,
+    kernel_of_operands=_kernel,
+    drawing=pairs.squares(SquaredDifference, LEFT_SHIFTS),
+    interface=Interface(
+        operands=PAIR,
+        names={
+            "multipliers": ("left_multiplier", "right_multiplier", "multiplier"),
+            "shifts": ("left_multiplier_shift", "right_multiplier_shift", "shift"),
+        },
+        rounding=TFLM,
+        broadcasts=False,
+    ),
 )

@@ -18,41 +18,26 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.drawing import Input, NotDrawable, Settings, Tensor
+from umakit.operators.drawing import Input, NotDrawable, Random, Settings, Tensor
 from umakit.operators.drawings.families import common_fields, zero_point_of
-from umakit.operators.drawings.layers import FILTERS, Inputs, Operands, layer
+from umakit.operators.drawings.layers import FILTERS, Inputs, Made, layer
 from umakit.operators.drawings.scales import weights_of
 from umakit.operators.interface import Interface, named_axes
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import shifted
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_products,
-    bound,
-    buffer,
-    buffers,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-)
 from umakit.operators.numeric.fixed_point import Array, quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
-from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.parameters import Parameters, whole_range
+from umakit.operators.registry import Shapes, register
 from umakit.operators.tensors import Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, converts
 from umakit.operators.tflite_integers import (
-    TFLM,
     as_refusals,
     bias_without_zero_point,
     result_fields,
     scale_of,
 )
-from umakit.tvm_api import Expr, PrimExpr, Stmt
+from umakit.tvm_api import Expr, PrimExpr, Stmt, int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -63,8 +48,7 @@ NO_ACTIVATION, RELU = 0, 1
 """Values of the schema's enumeration `ActivationFunctionType`."""
 
 BIAS_TOLERANCE = 1e-5
-"""Largest difference between the scale of the bias and the scale of the products, from the
-reference."""
+"""Largest difference between the scales of bias and products, from the reference."""
 
 
 @dataclass(frozen=True)
@@ -108,28 +92,24 @@ class _Sizes:
 
 
 @converts("SVDF", "float32", "int8", operand_dtypes=("int16",), states=(STATE,))
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
+def convert(node: TfliteNode) -> list[Expr]:
     """Return the result and the new state."""
-    options = converter.options(operator, "SVDFOptions")
-    if len(operator.inputs) != STATE + 1:
-        raise ModelError(f"it has {len(operator.inputs)} inputs, not {STATE + 1}")
-    sizes = _sizes(converter, operator, int(options.Rank()))
+    options = node.options("SVDFOptions")
+    if len(node.inputs) != STATE + 1:
+        raise ModelError(f"it has {len(node.inputs)} inputs, not {STATE + 1}")
+    sizes = _sizes(node, int(options.Rank()))
     function = int(options.FusedActivationFunction())
-    if converter.tensor(operator.inputs[0]).dtype == "float32":
-        return _floats(converter, operator, sizes, function)
+    if node.tensor(0).dtype == "float32":
+        return _floats(node, sizes, function)
     if function not in (NO_ACTIVATION, RELU):
         raise ModelError(f"its fused activation {function} is not supported for integers")
-    return _integers(converter, operator, sizes)
+    return _integers(node, sizes)
 
 
-def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _Sizes:
-    """Return the sizes of the layer, checked against all tensors.
-
-    Raises:
-        ModelError: the shapes of two tensors do not fit each other.
-    """
-    data, features, times, state = (converter.shape(operator.inputs[i]) for i in (0, 1, 2, STATE))
-    result = converter.shape(operator.outputs[0])
+def _sizes(node: TfliteNode, rank: int) -> _Sizes:
+    """Return the sizes of the layer, checked against all tensors."""
+    data, features, times, state = (node.shape(i) for i in (0, 1, 2, STATE))
+    result = node.result.shape
     if any(len(shape) != 2 or 0 in shape for shape in (data, features, times, state, result)):
         raise ModelError("one of its tensors is not a matrix")
     filters, memory = times
@@ -146,25 +126,19 @@ def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _
     return sizes
 
 
-def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtype: str) -> Array:
-    """Return the bias; zeros without a bias.
-
-    Raises:
-        ModelError: the bias has another size or dtype.
-    """
-    if operator.inputs[3] < 0:
+def _bias(node: TfliteNode, units: int, dtype: str) -> Array:
+    """Return the bias; zeros without a bias."""
+    if not node.has(3):
         return np.zeros(units, dtype)
-    bias = converter.constant(operator, 3)
+    bias = node.constant(3)
     if bias.shape != (units,) or bias.dtype != np.dtype(dtype):
         raise ModelError(f"its bias is {bias.dtype}{list(bias.shape)}, not {dtype}[{units}]")
     return np.asarray(bias)
 
 
-def _floats(
-    converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes, function: int
-) -> list[Expr]:
-    op, emit = relax.op, converter.emit
-    data, features, times, state = (converter.value(operator.inputs[i]) for i in (0, 1, 2, STATE))
+def _floats(node: TfliteNode, sizes: _Sizes, function: int) -> list[Expr]:
+    op, emit = relax.op, node.emit
+    data, features, times, state = (node.value(i) for i in (0, 1, 2, STATE))
     if any(tvm_api.dtype_of(item) != "float32" for item in (features, times, state)):
         raise ModelError("its weights or its state are not float32")
     filters, memory = sizes.filters, sizes.memory
@@ -178,15 +152,13 @@ def _floats(
     rows = emit(op.reshape(new, (sizes.batch, sizes.units, sizes.rank * memory)))
     weights = emit(op.reshape(times, (1, sizes.units, sizes.rank * memory)))
     total = emit(op.sum(emit(op.multiply(rows, weights)), [2]))
-    bias = _bias(converter, operator, sizes.units, "float32")
+    bias = _bias(node, sizes.units, "float32")
     result = emit(op.add(total, relax.const(bias)))
-    return [converter.quantized(operator, result, function), new]
+    return [node.quantized(result, function), new]
 
 
-def _integers(converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes) -> list[Expr]:
-    data, features, times, state = (
-        scale_of(converter, operator.inputs[i]) for i in (0, 1, 2, STATE)
-    )
+def _integers(node: TfliteNode, sizes: _Sizes) -> list[Expr]:
+    data, features, times, state = (scale_of(node.tensor(i)) for i in (0, 1, 2, STATE))
     if times.dtype != state.dtype or (data.dtype, features.dtype) != ("int8", "int8"):
         raise ModelError(
             f"its data is {data.dtype}, its weights {features.dtype} and {times.dtype}, its state "
@@ -194,47 +166,30 @@ def _integers(converter: TfliteConverter, operator: TfliteOperator, sizes: _Size
         )
     if features.zero_point or times.zero_point:
         raise ModelError("its weights have a zero point")
-    result = scale_of(converter, operator.outputs[0])
-    _check_bias(converter, operator, state, times)
+    result = scale_of(node.result)
+    _check_bias(node, state, times)
     # In float32, like the reference.
     with as_refusals():
         first = quantize_multiplier(float(data.scale * features.scale / state.scale))
         second = quantize_multiplier(float(state.scale * times.scale / result.scale))
-    weights = converter.constant(operator, 1)
-    limits = np.iinfo(state.dtype)
-    state_call = SvdfState(
-        output_shape=converter.shape(operator.inputs[STATE]),
-        output_dtype=state.dtype,
-        output_zero_point=state.zero_point,
-        clip=(int(limits.min), int(limits.max)),
-        rounding=TFLM.value,
-        multiplier=first[0],
-        shift=first[1],
-    ).call(
-        [
-            converter.value(operator.inputs[0]),
-            relax.const(weights),
-            relax.const(
-                bias_without_zero_point(np.zeros(len(weights), np.int32), weights, data.zero_point)
-            ),
-            converter.value(operator.inputs[STATE]),
-        ],
-        None,
-    )
-    new = converter.emit(state_call)
-    over_time = converter.constant(operator, 2).reshape(sizes.units, sizes.rank * sizes.memory)
-    bias = _bias(converter, operator, sizes.units, "int32")
-    parameters = Svdf(**result_fields(converter, operator), multiplier=second[0], shift=second[1])
-    bias = bias_without_zero_point(bias, over_time, state.zero_point)
-    return [parameters.call([new, relax.const(over_time), relax.const(bias)], None), new]
+    weights = node.constant(1)
+    fields = whole_range(node.shape(STATE), state.dtype, zero_point=state.zero_point)
+    no_bias = np.zeros(len(weights), np.int32)
+    bias = relax.const(bias_without_zero_point(no_bias, weights, data.zero_point))
+    operands = [node.value(0), relax.const(weights), bias, node.value(STATE)]
+    updated = SvdfState(**fields, multiplier=first[0], shift=first[1])
+    new = node.emit(updated.call(operands, None))
+    over_time = node.constant(2).reshape(sizes.units, sizes.rank * sizes.memory)
+    given = _bias(node, sizes.units, "int32")
+    parameters = Svdf(**result_fields(node), multiplier=second[0], shift=second[1])
+    bias = relax.const(bias_without_zero_point(given, over_time, state.zero_point))
+    return [parameters.call([new, relax.const(over_time), bias], None), new]
 
 
-def _check_bias(
-    converter: TfliteConverter, operator: TfliteOperator, state: Scale, times: Scale
-) -> None:
-    if operator.inputs[3] < 0 or not converter.tensor(operator.inputs[3]).scales.size:
+def _check_bias(node: TfliteNode, state: Scale, times: Scale) -> None:
+    if not node.has(3) or not node.tensor(3).scales.size:
         return
-    bias = scale_of(converter, operator.inputs[3])
+    bias = scale_of(node.tensor(3))
     if abs(float(bias.scale) - float(state.scale * times.scale)) >= BIAS_TOLERANCE:
         raise ModelError("its bias has another scale than the products of state and weights")
 
@@ -242,9 +197,9 @@ def _check_bias(
 def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     (batch, inputs), (filters, _) = shapes[0], shapes[1]
     memory = shapes[3][1] // filters
-    data, weights, bias, state = buffers(("data", "weights", "bias", "state"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    total, zero = accumulators(1), int32(0)
+    data, weights, bias, state = ir.buffers(("data", "weights", "bias", "state"), shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = ir.accumulators(1), int32(0)
     low, high = parameters.clip
     span = high - low
 
@@ -256,21 +211,21 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
             return tirx.BufferStore(output, state[b, place(f, m + int32(1))], [b, place(f, m)])
 
         value = requantize(
-            total_of(total, zero), int32(parameters.multiplier), int32(parameters.shift),
+            ir.total_of(total, zero), int32(parameters.multiplier), int32(parameters.shift),
             parameters.arithmetic,
         )  # fmt: skip
         limited = tirx.min(tirx.max(value, int32(low)), int32(high))
         if parameters.output_zero_point:
             # The reference limits before adding the zero point: the sum wraps around.
-            statements, limited = bound("limited", limited)
+            statements, limited = ir.bound("limited", limited)
             lifted = limited + int32(parameters.output_zero_point - low)
             limited = (lifted & int32(span)) + int32(low)
         else:
             statements = []
-        return sequence(
-            *([loop("m", memory - 1, keep)] if memory > 1 else []),
-            set_to(total, zero, bias[f]),
-            loop("i", inputs, lambda i: add_products(
+        return ir.sequence(
+            *([ir.loop("m", memory - 1, keep)] if memory > 1 else []),
+            ir.set_to(total, zero, bias[f]),
+            ir.loop("i", inputs, lambda i: ir.add_products(
                 total, [shifted(data[b, i], 0)], [weights[f, i]]
             )),
             *statements,
@@ -279,28 +234,28 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
             ),
         )  # fmt: skip
 
-    body = sequence(tirx.AllocBuffer(total), loops([("b", batch), ("f", filters)], one))
-    return kernel([data, weights, bias, state, output], body)
+    body = ir.sequence(tirx.AllocBuffer(total), ir.loops([("b", batch), ("f", filters)], one))
+    return ir.kernel([data, weights, bias, state, output], body)
 
 
 def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     (batch, _), (units, length) = shapes[0], shapes[1]
-    state, weights, bias = buffers(("state", "weights", "bias"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    total, zero = accumulators(1), int32(0)
+    state, weights, bias = ir.buffers(("state", "weights", "bias"), shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = ir.accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def one(b: PrimExpr, u: PrimExpr) -> Stmt:
-        return sequence(
-            set_to(total, zero, bias[u]),
-            loop("k", length, lambda k: add_products(
+        return ir.sequence(
+            ir.set_to(total, zero, bias[u]),
+            ir.loop("k", length, lambda k: ir.add_products(
                 total, [shifted(state[b, u * int32(length) + k], 0)], [weights[u, k]]
             )),
-            store_rescaled(output, [b, u], total_of(total, zero), factor, parameters),
+            ir.store_rescaled(output, [b, u], ir.total_of(total, zero), factor, parameters),
         )  # fmt: skip
 
-    body = sequence(tirx.AllocBuffer(total), loops([("b", batch), ("u", units)], one))
-    return kernel([state, weights, bias, output], body)
+    body = ir.sequence(tirx.AllocBuffer(total), ir.loops([("b", batch), ("u", units)], one))
+    return ir.kernel([state, weights, bias, output], body)
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
@@ -318,9 +273,7 @@ def _filtered(settings: Settings, data: Tensor | None) -> Inputs:
     return data, Tensor((batch, filters * memory), "int16")
 
 
-def _drawn_state(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn_state(settings: Settings, inputs: Inputs, random: Random) -> Made:
     data, state = inputs
     drawn = {**settings, "dtype": "int8", "scales": 1}
     filters = int(settings["filters"])
@@ -339,9 +292,7 @@ def _states(settings: Settings, data: Tensor | None) -> Inputs:
     return (data,)
 
 
-def _drawn(
-    settings: Settings, inputs: Inputs, random: np.random.Generator
-) -> tuple[Parameters, Operands]:
+def _drawn(settings: Settings, inputs: Inputs, random: Random) -> Made:
     units = int(settings["units"])
     length = inputs[0].shape[1] // units
     weights = random.integers(-127, 128, (units, length)).astype(np.int16)
@@ -353,44 +304,46 @@ def _drawn(
 
 
 register(
-    IntegerOperator(
-        parameters=SvdfState,
-        kernel=kernel_of_operands(_state_kernel),
-        macs=_macs,
-        drawing=layer(
-            _drawn_state,
-            _filtered,
-            FILTERS,
-            ("inputs", "filters", "memory"),
-            units=(),
-            output_zero_point=(),
-            clip=(),
-            dtype=(),
-        ),
-        interface=Interface(
-            operands={"data": "", "weights": "int8", "bias": "int32", "state": "int16"},
-            axes=2,
-            sizes=named_axes(
-                data="batch inputs", weights="filters inputs", state="batch state_length"
-            ),
-            checks=("data",),
-            result="int16",
-        ),
-    )
+    parameters=SvdfState,
+    kernel_of_operands=_state_kernel,
+    macs=_macs,
+    drawing=layer(
+        _drawn_state,
+        _filtered,
+        FILTERS,
+        ("inputs", "filters", "memory"),
+        units=(),
+        output_zero_point=(),
+        clip=(),
+        dtype=(),
+    ),
+    interface=Interface(
+        operands={"data": "", "weights": "int8", "bias": "int32", "state": "int16"},
+        axes=2,
+        sizes=named_axes(data="batch inputs", weights="filters inputs", state="batch state_length"),
+        checks=("data",),
+        result="int16",
+    ),
 )
 register(
-    IntegerOperator(
-        parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
-        macs=_macs,
-        drawing=layer(
-            _drawn, _states, FILTERS, ("units", "filters", "memory"), inputs=(), weights=(),
-            scale=(), input_zero_point=(),
-        ),
-        interface=Interface(
-            operands={"state": "int16", "weights": "int16", "bias": "int32"},
-            axes=2,
-            sizes=named_axes(state="batch state_length", weights="units length"),
-            checks=("result",),
-        ),
-    )
-)  # fmt: skip
+    parameters=Svdf,
+    kernel_of_operands=_kernel,
+    takes_clip=True,
+    macs=_macs,
+    drawing=layer(
+        _drawn,
+        _states,
+        FILTERS,
+        ("units", "filters", "memory"),
+        inputs=(),
+        weights=(),
+        scale=(),
+        input_zero_point=(),
+    ),
+    interface=Interface(
+        operands={"state": "int16", "weights": "int16", "bias": "int32"},
+        axes=2,
+        sizes=named_axes(state="batch state_length", weights="units length"),
+        checks=("result",),
+    ),
+)

@@ -69,12 +69,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Quantized:
-    """An integer tensor of one scale.
-
-    Attributes:
-        integers: a Relax expression.
-        scale: scale of the integers.
-    """
+    """An integer tensor of one scale."""
 
     integers: Expr
     scale: Scale
@@ -107,11 +102,7 @@ class Weights:
         return replace(self, integers=integers, scales=scales)
 
     def channel_scales(self) -> Array:
-        """The scales along axis 0, as float32[1] if all are equal.
-
-        Raises:
-            NoIntegerForm: elements of one channel have different scales.
-        """
+        """The scales along axis 0, as float32[1] if all are equal."""
         rows = self.scales.reshape(self.scales.shape[0], -1)
         if (rows != rows[:, :1]).any():
             raise NoIntegerForm("the weights' scale changes inside an output channel")
@@ -124,11 +115,6 @@ INTEGERS = ("int8", "uint8", "int16", "uint16")
 
 def scale_of(call: Expr, dtype: str, allowed: Sequence[str] = INTEGERS) -> Scale:
     """Return the scale of a quantize or dequantize call.
-
-    Args:
-        call: call of a quantize or dequantize.
-        dtype: dtype of the integers.
-        allowed: supported dtypes.
 
     Raises:
         NoIntegerForm: the dtype is not allowed, or the scale is not one positive constant.
@@ -152,13 +138,7 @@ def dequantized_weights(
     """Return a constant dequantized tensor after its reshapes and transposes.
 
     Args:
-        expression: the dequantized tensor.
-        definition: function from variables to their bound expressions.
         symmetric: whether zero points must be 0, as TensorFlow Lite assumes.
-        what: role of the tensor in its layer, for messages.
-
-    Raises:
-        NoIntegerForm: the expression is not such a tensor, or its scales are invalid.
     """
     value = definition(expression)
     operator = tvm_api.operator_name(value)
@@ -200,11 +180,7 @@ def dequantized_weights(
 
 
 def _without_zero_point(integers: Array, zero_point: Array) -> Array:
-    """Return 8-bit integers minus their zero point, in 16 bits.
-
-    Raises:
-        NoIntegerForm: the integers have more than 8 bits.
-    """
+    """Return 8-bit integers minus their zero point, in 16 bits."""
     if integers.dtype.itemsize > 1:
         raise NoIntegerForm("a bias has a zero point other than 0")
     return integers.astype(np.int16) - zero_point.astype(np.int16)

@@ -47,12 +47,9 @@ class TfliteTensor:
 
     Attributes:
         name: unique name in the graph; the name in the file if it is unique.
-        shape: static shape.
         dtype: NumPy's name, or `type <number>` for types without a C type.
-        constant: whether the file has the values.
         dynamic: axes of variable size in the file.
         scales: float32 scales of quantization; empty without quantization.
-        zero_points: int64 zero points, one per scale.
         variable: whether the tensor keeps its values from one inference to the next.
     """
 
@@ -71,9 +68,7 @@ class TfliteOperator:
     """An operator of the graph.
 
     Attributes:
-        code: `CONV_2D`, ...
         inputs: tensor numbers; -1 for an omitted optional input.
-        outputs: tensor numbers.
         table: object of the flatbuffer.
     """
 
@@ -84,47 +79,107 @@ class TfliteOperator:
 
 
 class TfliteConverter(Protocol):
-    """Interface of conversions for reading an operator and building Relax expressions."""
+    """What `TfliteNode` asks of the import, by numbers of tensors."""
 
-    def value(self, number: int) -> Expr:
-        """The Relax expression of a tensor, possibly a constant."""
+    def value(self, number: int) -> Expr: ...
+    def tensor(self, number: int) -> TfliteTensor: ...
+    def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]: ...
+    def integers(self, operator: TfliteOperator, position: int) -> list[int]: ...
+    def options(self, operator: TfliteOperator, kind: str) -> Any: ...
+    def emit(self, value: Expr) -> tvm_api.Var: ...
+    def dequantized(self, number: int) -> Expr: ...
+    def quantized(self, operator: TfliteOperator, value: Expr, activation: int = 0) -> Expr: ...
+    def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]: ...
+    def imported(self, operator: TfliteOperator, values: Mapping[int, Expr] = ...) -> Expr: ...
 
-    def tensor(self, number: int) -> TfliteTensor:
-        """The description of a tensor in the file."""
 
-    def shape(self, number: int) -> tuple[int, ...]:
-        """The shape of a tensor."""
+@dataclass(frozen=True)
+class TfliteNode:
+    """An operator, as conversions read it and build its result; inputs go by their position."""
 
-    def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
+    converter: TfliteConverter
+    operator: TfliteOperator
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The tensor numbers of the inputs; -1 for an omitted one."""
+        return self.operator.inputs
+
+    def has(self, position: int) -> bool:
+        """Whether there is an input."""
+        return position < len(self.inputs) and self.inputs[position] >= 0
+
+    def tensor(self, position: int) -> TfliteTensor:
+        """The description of an input in the file."""
+        return self.converter.tensor(self.inputs[position])
+
+    @property
+    def tensors(self) -> list[TfliteTensor]:
+        """The descriptions of all inputs."""
+        return [self.converter.tensor(number) for number in self.inputs]
+
+    @property
+    def results(self) -> list[TfliteTensor]:
+        """The descriptions of all results."""
+        return [self.converter.tensor(number) for number in self.operator.outputs]
+
+    @property
+    def result(self) -> TfliteTensor:
+        """The description of the first result."""
+        return self.converter.tensor(self.operator.outputs[0])
+
+    def shape(self, position: int) -> tuple[int, ...]:
+        """The shape of an input."""
+        return self.tensor(position).shape
+
+    def value(self, position: int) -> Expr:
+        """The Relax expression of an input, possibly a constant."""
+        return self.converter.value(self.inputs[position])
+
+    def values(self) -> list[Expr]:
+        """The Relax expressions of all inputs."""
+        return [self.converter.value(number) for number in self.inputs]
+
+    def constant(self, position: int) -> npt.NDArray[Any]:
         """The values of an input; raises ModelError for omitted and non-constant inputs."""
+        return self.converter.constant(self.operator, position)
 
-    def integers(self, operator: TfliteOperator, position: int) -> list[int]:
+    def integers(self, position: int) -> list[int]:
         """The values of a constant input of integers, in one row; raises ModelError."""
+        return self.converter.integers(self.operator, position)
 
-    def options(self, operator: TfliteOperator, kind: str) -> Any:
+    def options(self, kind: str) -> Any:
         """The operator's options, for example of the kind `Conv2DOptions`; raises ModelError."""
+        return self.converter.options(self.operator, kind)
 
     def emit(self, value: Expr) -> tvm_api.Var:
         """A variable bound to an expression."""
+        return self.converter.emit(value)
 
-    def dequantized(self, number: int) -> tvm_api.Var:
-        """The real numbers of a tensor, bound to a variable."""
+    def dequantized(self, position: int) -> Expr:
+        """The real numbers of an input, bound to a variable."""
+        return self.converter.dequantized(self.inputs[position])
 
-    def quantized(self, operator: TfliteOperator, value: Expr, activation: int = 0) -> Expr:
+    def quantized(self, value: Expr, activation: int = 0) -> Expr:
         """Real numbers as the operator's result, after a fused activation of the schema."""
+        return self.converter.quantized(self.operator, value, activation)
 
-    def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
+    def clip(self, activation: int = 0) -> tuple[int, int]:
         """Least and largest integer of the result after a fused activation."""
+        return self.converter.clip(self.operator, activation)
 
-    def island(self, operator: TfliteOperator, function: Callable[[Expr], Expr]) -> Expr:
+    def island(self, function: Callable[[Expr], Expr]) -> Expr:
         """A function of the first input's real numbers, as the operator's result."""
+        return self.quantized(function(self.dequantized(0)))
 
-    def imported(self, operator: TfliteOperator, values: Mapping[int, Expr] | None = None) -> Expr:
-        """The result of TVM's own converter; `values` replaces some tensors."""
+    def imported(self, values: Mapping[int, Expr] | None = None) -> Expr:
+        """The result of TVM's own converter; `values` replaces some inputs."""
+        given = {self.inputs[position]: value for position, value in (values or {}).items()}
+        return self.converter.imported(self.operator, given)
 
 
-Convert = Callable[[TfliteConverter, TfliteOperator], Expr | list[Expr]]
-"""(converter, operator) -> the expression of its result, a list for several results.
+Convert = Callable[[TfliteNode], Expr | list[Expr]]
+"""From an operator to the expression of its result, a list for several results.
 
 New values of the variable tensors that it changes follow, in the order of
 `TfliteConversion.states`.
@@ -141,9 +196,6 @@ class TfliteConversion:
     """The conversion of an operator, and the dtypes and scales that it supports.
 
     Attributes:
-        code: `CONV_2D`, ...
-        convert: conversion to Relax.
-        dtypes: supported dtypes of data and first result.
         data: position of the input that is the data.
         same_dtype: whether all inputs must have the dtype of the data.
         same_scale: whether the kernel ignores scales, so that inputs and results must have the same
@@ -151,7 +203,6 @@ class TfliteConversion:
         weights: whether input 1 is weights, with 8 bits for 16-bit data.
         scaled: whether tensors of 8 and 16 bits must have a scale.
         asymmetric: pairs of dtypes in which int16 may have a zero point.
-        operand_dtypes: further dtypes of the other inputs.
         states: positions of variable input tensors that the operator updates.
     """
 
@@ -219,20 +270,16 @@ CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS
 """All conversions by code; the package imports every file that registers some."""
 
 
-def imported(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+def imported(node: TfliteNode) -> Expr:
     """Convert an operator by TVM's converter, for converters that agree with TensorFlow Lite."""
-    return converter.imported(operator)
+    return node.imported()
 
 
 def check_steps(options: Any, *names: str) -> None:
     """Refuse strides, dilations and windows that are not positive, to avoid divisions by zero.
 
     Args:
-        options: options of an operator.
         names: names of the options, for example `StrideH`.
-
-    Raises:
-        ModelError: an option is below 1 or absurdly large.
     """
     for name in names:
         step = getattr(options, name)()
@@ -241,11 +288,7 @@ def check_steps(options: Any, *names: str) -> None:
 
 
 def one_axis(axes: list[int], rank: int) -> int:
-    """Return the only axis of an input, counted from the front.
-
-    Raises:
-        ModelError: there are several axes, or the axis does not exist.
-    """
+    """Return the only axis of an input, counted from the front."""
     if len(axes) != 1 or not -rank <= axes[0] < rank:
         raise ModelError(f"its axis is {axes}")
     return axes[0] % rank
@@ -256,34 +299,22 @@ def float32(value: float) -> Expr:
     return tvm_api.relax.const(np.float32(value))
 
 
-def check_wide_bias(
-    converter: TfliteConverter,
-    operator: TfliteOperator,
-    data: int,
-    position: int,
-    options: Any = None,
-) -> None:
+def check_wide_bias(node: TfliteNode, data: int = 0, bias: int = 2, options: Any = None) -> None:
     """Refuse biases of 16-bit data with another dtype than the kernel's accumulators.
 
     Accumulators have 64 bits, or the dtype of the bias if the kernel supports both, as in
     TensorFlow Lite Micro's conv.cc, fully_connected.cc, depthwise_conv.cc and transpose_conv.cc.
 
     Args:
-        converter: converter of the operator.
-        operator: a linear operator.
-        data: tensor number of the data.
-        position: position of the bias among the inputs.
+        node: a linear operator.
+        data, bias: positions of the inputs.
         options: options with `QuantizedBiasType`, if the kernel has a choice.
-
-    Raises:
-        ModelError: the bias has another dtype.
     """
-    if converter.tensor(data).dtype != "int16":
+    if node.tensor(data).dtype != "int16":
         return
-    number = operator.inputs[position] if len(operator.inputs) > position else -1
-    dtype = converter.tensor(number).dtype if number >= 0 else "int64"
+    dtype = node.tensor(bias).dtype if node.has(bias) else "int64"
     allowed = ("int64",) if options is None else ("int64", "int32")
     if dtype not in allowed:
         raise ModelError(f"its bias is {dtype}, not {' or '.join(allowed)}")
-    if options is not None and number < 0 and options.QuantizedBiasType() == TYPE_INT32:
+    if options is not None and not node.has(bias) and options.QuantizedBiasType() == TYPE_INT32:
         raise ModelError("it has no bias but accumulators of 32 bits")

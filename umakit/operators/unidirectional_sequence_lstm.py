@@ -18,7 +18,7 @@ from umakit.operators.multipliers import reduced_multipliers
 from umakit.operators.numeric.fixed_point import Array, fixed_point, quantize_multiplier
 from umakit.operators.parameters import Pair
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_table
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.operators.tflite import TfliteNode, TfliteTensor, converts
 from umakit.operators.tflite_integers import (
     as_refusals,
     bias_without_zero_point,
@@ -54,12 +54,12 @@ MOST_SHIFTS = 14
     operand_dtypes=("int8", "int16"),
     states=(HIDDEN, CELL),
 )
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
+def convert(node: TfliteNode) -> list[Expr]:
     """Return the outputs of all steps, and the hidden and cell state after the last step."""
-    options = converter.options(operator, "UnidirectionalSequenceLSTMOptions")
-    if len(operator.inputs) != 24 or any(operator.inputs[place] >= 0 for place in ABSENT):
+    options = node.options("UnidirectionalSequenceLSTMOptions")
+    if len(node.inputs) != 24 or any(map(node.has, ABSENT)):
         raise ModelError("it has peepholes, a projection or a normalization")
-    if any(operator.inputs[place] < 0 for place in (*INPUT_WEIGHTS, *RECURRENT_WEIGHTS, *BIASES)):
+    if not all(map(node.has, (*INPUT_WEIGHTS, *RECURRENT_WEIGHTS, *BIASES))):
         raise ModelError("weights or biases of a gate are omitted")
     if options.FusedActivationFunction() != TANH:
         raise ModelError(
@@ -68,13 +68,13 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     if options.DiagonalRecurrentTensors():
         raise ModelError("its recurrent weights are diagonal")
     time_major = bool(options.TimeMajor())
-    _check_shapes(converter, operator, time_major=time_major)
+    _check_shapes(node, time_major=time_major)
     clip = float(options.CellClip())
-    dtype = converter.tensor(operator.inputs[0]).dtype
+    dtype = node.tensor(0).dtype
     floats = dtype == "float32"
     of_weights = "float32" if floats else "int8"
     weights, recurrent_weights, biases = (
-        _of_gates(converter, operator, places, each)
+        _of_gates(node, places, each)
         for places, each in (
             (INPUT_WEIGHTS, of_weights),
             (RECURRENT_WEIGHTS, of_weights),
@@ -83,7 +83,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     )
     layer = _Layer(weights, recurrent_weights, biases, time_major, clip)
     make = _floats if floats else _integers
-    return make(converter, operator, layer)
+    return make(node, layer)
 
 
 @dataclass(frozen=True)
@@ -97,41 +97,33 @@ class _Layer:
     clip: float
 
 
-def _check_shapes(
-    converter: TfliteConverter, operator: TfliteOperator, *, time_major: bool
-) -> None:
-    data, result = converter.shape(operator.inputs[0]), converter.shape(operator.outputs[0])
-    hidden, cell = (converter.shape(operator.inputs[place]) for place in (HIDDEN, CELL))
+def _check_shapes(node: TfliteNode, *, time_major: bool) -> None:
+    data, result = node.shape(0), node.result.shape
+    hidden, cell = (node.shape(place) for place in (HIDDEN, CELL))
     if len(data) != 3 or len(hidden) != 2 or 0 in data or 0 in hidden:
         raise ModelError("its data is not a sequence of rows, or its state is not a matrix")
     batch = data[1] if time_major else data[0]
     fits = hidden[0] == batch and cell == hidden and result == (*data[:2], hidden[1])
     shapes = {INPUT_WEIGHTS: (hidden[1], data[2]), RECURRENT_WEIGHTS: (hidden[1], hidden[1])}
     for places, shape in (*shapes.items(), (BIASES, (hidden[1],))):
-        fits = fits and all(converter.shape(operator.inputs[i]) == shape for i in places)
+        fits = fits and all(node.shape(i) == shape for i in places)
     if not fits:
         raise ModelError("the shapes of its tensors do not fit each other")
 
 
-def _of_gates(
-    converter: TfliteConverter, operator: TfliteOperator, places: tuple[int, ...], dtype: str
-) -> Array:
-    """Return the constants of all gates, concatenated along axis 0.
-
-    Raises:
-        ModelError: a tensor is not a constant, or has another dtype.
-    """
-    arrays = [np.asarray(converter.constant(operator, place)) for place in places]
+def _of_gates(node: TfliteNode, places: tuple[int, ...], dtype: str) -> Array:
+    """Return the constants of all gates, concatenated along axis 0."""
+    arrays = [np.asarray(node.constant(place)) for place in places]
     if any(array.dtype != np.dtype(dtype) for array in arrays):
         found = ", ".join(str(array.dtype) for array in arrays)
         raise ModelError(f"weights or biases of its gates are {found}, not {dtype}")
     return np.concatenate(arrays)
 
 
-def _floats(converter: TfliteConverter, operator: TfliteOperator, layer: _Layer) -> list[Expr]:
+def _floats(node: TfliteNode, layer: _Layer) -> list[Expr]:
     """Build the float32 layer with the kernel of ONNX's LSTM: gates input, output, forget, cell."""
-    op, emit = relax.op, converter.emit
-    data, hidden, cell = (converter.value(operator.inputs[i]) for i in (0, HIDDEN, CELL))
+    op, emit = relax.op, node.emit
+    data, hidden, cell = (node.value(i) for i in (0, HIDDEN, CELL))
     if (tvm_api.dtype_of(hidden), tvm_api.dtype_of(cell)) != ("float32", "float32"):
         raise ModelError("its states are not float32")
 
@@ -156,17 +148,17 @@ def _floats(converter: TfliteConverter, operator: TfliteOperator, layer: _Layer)
     return [outputs, *states]
 
 
-def _integers(converter: TfliteConverter, operator: TfliteOperator, layer: _Layer) -> list[Expr]:
+def _integers(node: TfliteNode, layer: _Layer) -> list[Expr]:
     data, hidden, cell, result = (
-        scale_of(converter, number)
-        for number in (*(operator.inputs[i] for i in (0, HIDDEN, CELL)), operator.outputs[0])
+        scale_of(tensor)
+        for tensor in (*(node.tensor(place) for place in (0, HIDDEN, CELL)), node.result)
     )
     if hidden.dtype != data.dtype or cell.dtype != "int16":
         raise ModelError(f"its states are {hidden.dtype} and {cell.dtype}")
     if (result.scale, result.zero_point) != (hidden.scale, hidden.zero_point):
         raise ModelError("its result has another scale or zero point than its hidden state")
     factors = [
-        _gate_factor(converter, operator.inputs[place], source.scale)
+        _gate_factor(node.tensor(place), source.scale)
         for source, places in ((data, INPUT_WEIGHTS), (hidden, RECURRENT_WEIGHTS))
         for place in places
     ]
@@ -179,7 +171,7 @@ def _integers(converter: TfliteConverter, operator: TfliteOperator, layer: _Laye
         update = quantize_multiplier(FUNCTION_SCALE * FUNCTION_SCALE / cell_scale)
         output = quantize_multiplier(FUNCTION_SCALE * FUNCTION_SCALE / hidden_scale)
     parameters = Lstm(
-        **result_fields(converter, operator),
+        **result_fields(node),
         time_major=int(layer.time_major),
         cell_argument=_cell_argument(cell_scale),
         cell_clip=_quantized_clip(layer.clip, cell_scale),
@@ -195,29 +187,21 @@ def _integers(converter: TfliteConverter, operator: TfliteOperator, layer: _Laye
         gates.multipliers, gates.shifts, sigmoid_table(),
     ]  # fmt: skip
     operands = [relax.const(array, str(array.dtype)) for array in constants]
-    first, *states = (converter.value(operator.inputs[place]) for place in (0, HIDDEN, CELL))
-    both = converter.emit(parameters.call([first, *operands, *states], None))
-    return [converter.emit(relax.TupleGetItem(both, place)) for place in range(3)]
+    first, *states = (node.value(place) for place in (0, HIDDEN, CELL))
+    both = node.emit(parameters.call([first, *operands, *states], None))
+    return [node.emit(relax.TupleGetItem(both, place)) for place in range(3)]
 
 
-def _gate_factor(converter: TfliteConverter, number: int, scale: np.float32) -> float:
-    """Return the factor from products of weights to a gate; scales are multiplied in float32.
-
-    Raises:
-        ModelError: the weights have a zero point or several scales.
-    """
-    weights = scale_of(converter, number)
+def _gate_factor(tensor: TfliteTensor, scale: np.float32) -> float:
+    """Return the factor from products of weights to a gate; scales are multiplied in float32."""
+    weights = scale_of(tensor)
     if weights.zero_point:
-        raise ModelError(f"tensor {converter.tensor(number).name!r} has a zero point")
+        raise ModelError(f"tensor {tensor.name!r} has a zero point")
     return float(scale * weights.scale) / GATE_SCALE
 
 
 def _cell_argument(scale: float) -> Pair:
-    """Return multiplier and shift from the cell state to the argument of tanh.
-
-    Raises:
-        ModelError: the scale is not a power of two in the supported range.
-    """
+    """Return multiplier and shift from the cell state to the argument of tanh."""
     exponent = power_of_two(scale)
     if exponent is None or not -31 < exponent + 12 <= MOST_SHIFTS:
         raise ModelError(f"the scale {scale:.6g} of its cell state is not a power of two in range")

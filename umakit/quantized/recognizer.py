@@ -25,9 +25,7 @@ class LeftInFloat:
     """An operator that still computes in floating point.
 
     Attributes:
-        name: name of the node in the user's model.
         operator: Relax operator, for example `nn.conv2d`.
-        reason: why the operator has no integer form.
         float_in_model: whether the model itself specifies floating point for the operator.
     """
 
@@ -42,7 +40,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):
     """Rewrite the islands of `main` as integer operators, and leave dead code behind.
 
     Args:
-        module: the network.
         arithmetic: runtime whose rounding to reproduce, `TFLM` or `ORT`.
         semantics: meaning of quantized operators. With `INTEGERS`, an island must come from a
             single node of the user's model: in TensorFlow Lite, explicit dequantize and quantize
@@ -239,12 +236,7 @@ def recognize_islands(
 
 
 def part_of_split(item: tvm_api.TupleGetItem, split: Expr) -> Expr:
-    """Return an element of a split tensor as a slice; elements of other tuples unchanged.
-
-    Args:
-        item: a Relax TupleGetItem.
-        split: expression of the tuple.
-    """
+    """Return an element of a split tensor as a slice; elements of other tuples unchanged."""
     if tvm_api.operator_name(split) != "split":
         return item
     index = int(item.index)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import tflite
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.tflite.graph import TfliteGraph, quantized_axis
-from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
+from umakit.operators.tflite import CONVERSIONS, TfliteNode, TfliteOperator, TfliteTensor
 from umakit.tvm_api import Expr, relax
 
 frontend = tvm_api.tflite_frontend()
@@ -42,7 +42,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         self.values: dict[int, Expr] = {}
 
     def convert(self, operator: TfliteOperator) -> Expr | list[Expr]:
-        value = CONVERSIONS[operator.code].convert(self, operator)
+        value = CONVERSIONS[operator.code].convert(TfliteNode(self, operator))
         if isinstance(value, list):
             return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
@@ -68,9 +68,6 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def tensor(self, number: int) -> TfliteTensor:
         return self._graph.tensors[number]
-
-    def shape(self, number: int) -> tuple[int, ...]:
-        return self._graph.tensors[number].shape
 
     def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
         number = operator.inputs[position] if position < len(operator.inputs) else -1
@@ -117,9 +114,6 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         bounds = _activation_bounds(activation) or (-math.inf, math.inf)
         scale, zero_point = float(tensor.scales[0]), int(tensor.zero_points[0])
         return _quantized(bounds, scale, zero_point, tensor.dtype)
-
-    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Expr:
-        return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
 
     # --- TVM's hooks --------------------------------------------------------------------------
 

@@ -23,11 +23,6 @@ class Widths:
     """Elements per vector operation in the functions of a form, see `umakit/dot_products_FORM.h`.
 
     Attributes:
-        products: elements of a window.
-        results: results of a row.
-        copies: elements of a copy.
-        channels: channels of a depthwise window.
-        additions: elements of an addition.
         predicated: whether instructions can mask elements, so that there are no remainders.
     """
 
@@ -60,7 +55,6 @@ def terms_of_call(function: str, argument: Argument) -> Terms | None:
 
     Args:
         function: C name, such as `umakit_smlad_products`.
-        argument: values of the arguments.
     """
     form, _, name = function.removeprefix(PREFIX).partition("_")
     if not function.startswith(PREFIX) or form not in ("plain", *FORMS):

@@ -67,9 +67,6 @@ class _Level:
 
     Attributes:
         variable: loop variable; None for the kernel.
-        turns: executions of the body.
-        written: buffers that the body writes.
-        body: the body.
         is_parallel: whether compilers may vectorize the loop.
         seen: terms that were counted already and are still valid.
     """
@@ -83,11 +80,7 @@ class _Level:
 
 
 class _Counter:
-    """Counts the statements of one kernel.
-
-    Args:
-        statements: TIR of the kernel.
-    """
+    """Counts the statements of one kernel."""
 
     def __init__(self, statements: Sequence[Any]) -> None:
         self._statements = [*statements]
@@ -133,10 +126,7 @@ class _Counter:
         """Count a term once for each combination of the loop variables that the term depends on.
 
         Args:
-            term: name of the term.
             key: identity of the computed value; equal values are computed once.
-            loops: loop variables that the value depends on.
-            amount: count each time.
         """
         level = self._levels[self.place_of(loops)]
         if (term, key) not in level.seen:
@@ -180,8 +170,7 @@ class _Counter:
         return frozenset(each.variable for each in self._levels[1:] if home in each.written)
 
     def _stays(self, home: Any, loops: frozenset[Any]) -> bool:
-        """Whether an element stays in a register in the inner loops, because no store there writes
-        another element."""
+        """Whether an element stays in a register: no store in the inner loops writes another."""
         unrolled = self.facts.unrolled
         rolled = self.place_of(each for each in loops if each not in unrolled)
         inner = [each for each in self._levels[rolled + 1 :] if each.variable not in unrolled]

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.lower.index_ranges import called
 
 tirx = tvm_api.tirx
 
@@ -65,12 +66,6 @@ class Unknown(Exception):
     """A value or a number of turns depends on data."""
 
 
-def called(node: object) -> str:
-    """Return the name of a call's operator, without its dialect; empty for other nodes."""
-    name = str(getattr(getattr(node, "op", None), "name", ""))
-    return name.rpartition(".")[2]
-
-
 @dataclass(frozen=True)
 class Domain:
     """Combinations of values of loop variables.
@@ -100,9 +95,7 @@ class Domain:
         """Return the executions of the body of a loop.
 
         Args:
-            variable: loop variable.
             first: first value in each combination.
-            extents: number of turns in each combination.
             listed: whether the values are needed.
         """
         turns = np.maximum(np.broadcast_to(extents, self.weights.shape), 0)
@@ -128,10 +121,6 @@ class Domain:
 
     def evaluate(self, node: Any, bound: Mapping[Any, Any]) -> Numbers:
         """Return the value of an expression in each combination.
-
-        Args:
-            node: an expression of integers.
-            bound: values of variables other than loop variables.
 
         Raises:
             Unknown: the value depends on data.

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.executed.domain import called
+from umakit.lower.index_ranges import called
 from umakit.operators.kernels.dot_forms import header_of_form
+from umakit.tvm_api import Call, TensorLoad, Var
 
 tirx = tvm_api.tirx
 
@@ -26,14 +27,9 @@ REGISTER_ELEMENTS = 64
 class KernelFacts:
     """Facts about all statements of a kernel.
 
-    Args:
-        statements: the TIR of the kernel.
-
     Attributes:
-        bound: values of variables other than loop variables.
         listed: loop variables whose values conditions, extents and arguments depend on.
         unrolled: extents of completely unrolled loops, by loop variable.
-        registers: local arrays in registers.
     """
 
     def __init__(self, statements: Sequence[Any]) -> None:
@@ -61,7 +57,7 @@ class KernelFacts:
     def loops_of(self, node: Any) -> frozenset[Any]:
         """Return the loop variables that an expression depends on, without its loads."""
         found: set[Any] = set()
-        for variable in tvm_api.collect(node, tvm_api.Var):
+        for variable in tvm_api.collect(node, Var):
             if variable in self._loops:
                 found.add(variable)
             elif variable in self.bound:
@@ -73,7 +69,7 @@ class KernelFacts:
     def written_in(self, statement: Any) -> frozenset[Any]:
         """Return the buffers that a statement writes, by stores or by calls of C functions."""
         found = {self.home(s.buffer) for s in tvm_api.collect(statement, tirx.BufferStore)}
-        for call in tvm_api.collect(statement, tvm_api.Call):
+        for call in tvm_api.collect(statement, Call):
             if called(call) == "call_extern":
                 found |= {self.home(buffer) for buffer in tvm_api.buffers_in(call)}
         return frozenset(found)
@@ -91,19 +87,18 @@ class KernelFacts:
         integers.
 
         Args:
-            loop: the loop.
             early_turns: most turns of loops that are unrolled before vectorization.
         """
         extent = tvm_api.integer_value(loop.extent)
         if extent is not None and extent <= early_turns:
             return False
-        inner = (tirx.For, tirx.IfThenElse, tirx.While, tvm_api.Call, tirx.Ramp)
+        inner = (tirx.For, tirx.IfThenElse, tirx.While, Call, tirx.Ramp)
         if any(tvm_api.collect(loop.body, kind) for kind in inner):
             return False
         stores = tvm_api.collect(loop.body, tirx.BufferStore)
         if any(tvm_api.buffer_dtype(store.buffer) != "float32" for store in stores):
             return False
-        loads = tvm_api.collect(loop.body, tvm_api.TensorLoad)
+        loads = tvm_api.collect(loop.body, TensorLoad)
         steps = {self._step(list(each.indices), loop.loop_var) for each in loads}
         return (
             bool(stores)
@@ -116,9 +111,8 @@ class KernelFacts:
         return self._factor(indices[0], variable) if len(indices) == 1 else None
 
     def _factor(self, node: Any, variable: Any) -> int | None:
-        """Return the factor of a variable in an expression; None if the expression is not
-        linear."""
-        if isinstance(node, tvm_api.Var):
+        """Return the factor of a variable in a linear expression; None for other expressions."""
+        if isinstance(node, Var):
             if node in self.bound:
                 return self._factor(self.bound[node], variable)
             return int(bool(node.same_as(variable)))
@@ -144,17 +138,16 @@ class KernelFacts:
             found |= self.loops_of(loop.extent) | self.loops_of(loop.min)
         for branch in tvm_api.collect(body, tirx.IfThenElse):
             found |= self.loops_of(branch.condition)
-        for call in tvm_api.collect(body, tvm_api.Call):
+        for call in tvm_api.collect(body, Call):
             if called(call) == "if_then_else":
                 found |= self.loops_of(call.args[0])
             if called(call) == "call_extern" and header_of_form(str(call.args[0].value)):
-                numbers = [a for a in call.args[1:] if not isinstance(a, tvm_api.Call)]
+                numbers = [a for a in call.args[1:] if not isinstance(a, Call)]
                 found |= self.loops_of(numbers)
         return frozenset(found)
 
     def _unroll(self, statement: Any) -> int:
-        """Return the approximate number of instructions of a statement, and note the loops to
-        unroll.
+        """Return the approximate instructions of a statement, and note the loops to unroll.
 
         A statement with a loop that is not unrolled has more instructions than are ever unrolled.
         """
@@ -181,14 +174,12 @@ class KernelFacts:
             for each in tvm_api.collect(body, tirx.AllocBuffer)
             if tvm_api.buffer_shape(each.buffer)[0] <= REGISTER_ELEMENTS
         }
-        accesses = [
-            (load.source, load.indices) for load in tvm_api.collect(body, tvm_api.TensorLoad)
-        ]
+        accesses = [(load.source, load.indices) for load in tvm_api.collect(body, TensorLoad)]
         accesses += [(s.buffer, s.indices) for s in tvm_api.collect(body, tirx.BufferStore)]
         for buffer, indices in accesses:
             if self.loops_of(list(indices)) - set(self.unrolled):
                 arrays.discard(self.home(buffer))
-        for call in tvm_api.collect(body, tvm_api.Call):
+        for call in tvm_api.collect(body, Call):
             if called(call) in ("address_of", "tvm_access_ptr", "buffer_data"):
                 arrays -= {self.home(buffer) for buffer in tvm_api.buffers_in(call)}
         return frozenset(arrays)
@@ -199,13 +190,13 @@ def _instructions(statement: Any) -> int:
 
     Indices count nothing, since they are constant in an unrolled loop.
     """
-    loads = tvm_api.collect(statement, tvm_api.TensorLoad)
+    loads = tvm_api.collect(statement, TensorLoad)
     stores = tvm_api.collect(statement, tirx.BufferStore)
     indices = [list(each.indices) for each in (*loads, *stores)]
     return len(loads) + len(stores) + _operations(statement) - sum(map(_operations, indices))
 
 
 def _operations(node: Any) -> int:
-    calls = [each for each in tvm_api.collect(node, tvm_api.Call) if "call" in called(each)]
+    calls = [each for each in tvm_api.collect(node, Call) if "call" in called(each)]
     kinds = (tirx.Add, tirx.Sub, tirx.Mul)
     return CALL_SIZE * len(calls) + sum(len(tvm_api.collect(node, kind)) for kind in kinds)

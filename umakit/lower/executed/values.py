@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from umakit import tvm_api
-from umakit.lower.executed.domain import called
+from umakit.lower.index_ranges import called
 from umakit.operators.kernels.dot_forms import PREFIX
 
 tirx = tvm_api.tirx
@@ -23,9 +23,7 @@ class Value:
 
     Attributes:
         key: identity; equal values have equal keys.
-        loops: loop variables that the value depends on.
         parts: terms of the value as a sum; a sum of several parts is not computed yet.
-        constant: constant term of the sum.
     """
 
     key: int
@@ -71,11 +69,7 @@ class Counts(Protocol):
 
 
 class Values:
-    """The values of one kernel.
-
-    Args:
-        counts: counter of the executed terms.
-    """
+    """The values of one kernel."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
@@ -89,11 +83,11 @@ class Values:
 
     def bind(self, variable: Any, value: Any) -> None:
         """Give a variable the value of an expression."""
-        self._bound[variable] = self.computed(value) if _is_data(value) else self.of(value)
+        is_data = tvm_api.collect(value, tvm_api.TensorLoad)
+        self._bound[variable] = self.computed(value) if is_data else self.of(value)
 
     def index(self, indices: Sequence[Any]) -> Value:
-        """Return the value of an index; its sum is not counted, because a pointer advances by
-        it."""
+        """Return the value of an index, by which a pointer advances: its sum is not counted."""
         if len(indices) != 1:
             return self._joined("indices", [self.computed(index) for index in indices])
         node = indices[0]
@@ -231,16 +225,10 @@ class Values:
         values = []
         for argument in node.args:
             indices = argument.indices if isinstance(argument, tvm_api.TensorLoad) else [argument]
-            values += [self.computed(index) for index in indices if not _is_buffer(index)]
+            for index in indices:
+                if not (isinstance(index, tvm_api.Var) and tirx.is_buffer_var(index)):
+                    values.append(self.computed(index))
         return self._joined("address", values)
-
-
-def _is_buffer(node: Any) -> bool:
-    return isinstance(node, tvm_api.Var) and tirx.is_buffer_var(node)
-
-
-def _is_data(node: Any) -> bool:
-    return bool(tvm_api.collect(node, tvm_api.TensorLoad))
 
 
 def lanes_of(node: Any) -> int:

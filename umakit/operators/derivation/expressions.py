@@ -29,10 +29,6 @@ def integers_of_result(island: Island, source: Quantized) -> Expr:
     """Return an operand at the result's scale, limited to the range of the activation.
 
     The rounding is ONNX Runtime's: a table for 8 bits, once with ties to even for 16 bits.
-
-    Args:
-        island: the operator with its quantize.
-        source: operand of the operator.
     """
     result = island.result
     if source.scale == result.scale and result.clip == result.scale.limits:
@@ -61,10 +57,6 @@ def has_scale(scale: Scale, wanted: float) -> bool:
 
 
 def check_last_axis(result: Result) -> None:
-    """Refuse a softmax over another axis than the last axis.
-
-    Raises:
-        NoIntegerForm: the softmax is over another axis.
-    """
+    """Refuse a softmax over another axis than the last axis."""
     if int(result.call.attrs.axis) not in (-1, len(result.shape) - 1):
         raise NoIntegerForm("softmax is not over the last axis")

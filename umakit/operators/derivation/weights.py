@@ -45,11 +45,7 @@ class Layer:
     """A convolution or fully connected layer of an island.
 
     Attributes:
-        source: the data.
-        weights: integers of the weights, with their scales.
         bias: integers, real numbers, or None without a bias.
-        arithmetic: rounding of the results.
-        network: the network around the layer.
     """
 
     source: Quantized
@@ -70,15 +66,8 @@ def adds_bias(island: Island, operators: Sequence[str]) -> bool:
 def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer] | None:
     """Return the layer of an island that ends with a given operator, or with its bias.
 
-    Args:
-        island: island that ends with one of the operators or with `add`.
-        operators: names of the operators in Relax.
-
     Returns:
         The island without the bias, and the layer; None for other sums.
-
-    Raises:
-        NoIntegerForm: data or weights are not dequantized integers.
     """
     bias = None
     if tvm_api.operator_name(island.call) == "add":
@@ -106,11 +95,7 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
 
 
 def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
-    """Return weights, bias, multipliers and shifts as constants.
-
-    Raises:
-        NoIntegerForm: integers cannot express the dtypes or scales.
-    """
+    """Return weights, bias, multipliers and shifts as constants."""
     if layer.weights.integers.dtype not in (np.int8, np.int16):
         raise NoIntegerForm(f"the weights are {layer.weights.integers.dtype}, not of 8 bits")
     source, weights, bias = layer.source, layer.weights, layer.bias
@@ -187,9 +172,6 @@ def _rounded_bias(
     """Return a real bias as integers of the products' scale, rounded to nearest, ties to even.
 
     The rounding error is at most half an LSB of the accumulators.
-
-    Raises:
-        NoIntegerForm: a number exceeds the bits of the accumulators.
     """
     scales = np.float32(source.scale.scale) * weights.channel_scales().astype(np.float32)
     scales = np.broadcast_to(scales, (weights.integers.shape[0],))
@@ -229,16 +211,10 @@ def convolution_call(
     """Return a call (data, weights, bias, multipliers, shifts) of a convolution.
 
     Args:
-        kind: kind of convolution.
-        operators: Relax's names of the operator.
-        island: island that ends with one of the operators or with `add`.
         ordered: (weights, window, attributes) -> weights in the kernel's order.
 
     Returns:
         The call; None for sums other than a convolution plus a bias.
-
-    Raises:
-        NoIntegerForm: the integer operator does not support the attributes, dtypes or scales.
     """
     found = read_layer(island, operators)
     if found is None:

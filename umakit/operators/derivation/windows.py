@@ -38,11 +38,7 @@ class Window:
 
     @classmethod
     def of(cls, attributes: Any) -> Window:
-        """Return the window of a convolution or pool.
-
-        Raises:
-            NoIntegerForm: integer operators do not support the layout.
-        """
+        """Return the window of a convolution or pool."""
         layout = str(getattr(attributes, "data_layout", None) or attributes.layout)
         if layout not in LAYOUTS:
             raise NoIntegerForm(f"the data layout is {layout}, not NHWC or NCHW")
@@ -63,7 +59,6 @@ class Window:
         """Weights as [O, KH, KW, I] for data in NHWC, as [O, I, KH, KW] for data in NCHW.
 
         Args:
-            weights: weights of a convolution.
             layout: axes of the weights, for example `OIHW`, `IOHW` or `OIW`.
         """
         if "H" not in layout:
@@ -81,8 +76,6 @@ def on_images(
     """Return a call of an operator on images, between two reshapes if the data is [N, C, W].
 
     Args:
-        island: the operator with its quantize.
-        source: the data.
         make: (island with a result of rank 4, data of rank 4) -> call.
     """
     shape = island.result.shape
@@ -136,12 +129,6 @@ class PoolFields(WindowFields):
 def plain_pool(kind: type[P], result: Result, call: Call, arithmetic: Arithmetic) -> P:
     """Return the parameters of a pool without dilation.
 
-    Args:
-        kind: kind of pool.
-        result: the quantized value.
-        call: a Relax pooling operator.
-        arithmetic: unused by pools, but a field of all parameters.
-
     Raises:
         NoIntegerForm: the integer pools do not support the attributes.
     """
@@ -153,11 +140,7 @@ def plain_pool(kind: type[P], result: Result, call: Call, arithmetic: Arithmetic
 
 
 def tflm_pool(kind: type[Pool2d], island: Island) -> Call:
-    """Return a call of a pool of data and result of the same scale.
-
-    Raises:
-        NoIntegerForm: the integer operator does not support the scales or attributes.
-    """
+    """Return a call of a pool of data and result of the same scale."""
     source = island.operand()
     if source.scale != island.result.scale:
         raise NoIntegerForm("a pool's input and output have different scales")
@@ -170,7 +153,6 @@ def pool_of_images(island: Island, parameters_of: Callable[[Result, tvm_api.Expr
     """Return a call of a pool of images or rows; the pool compares integers of the result's scale.
 
     Args:
-        island: the pool with its quantize.
         parameters_of: (result of rank 4, integers [N, C, H, W]) -> parameters.
     """
 

@@ -7,23 +7,11 @@ Pads, concatenations and LSTMs are here too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from umakit.operators.drawing import (
-    Array,
-    Drawing,
-    Drawn,
-    Input,
-    NotDrawable,
-    Result,
-    Setting,
-    Settings,
-    Step,
-    Tensor,
-    parameters_step,
-)
+from umakit.operators import drawing as draw
 from umakit.operators.drawings.families import (
     COMMON,
     SIZES,
@@ -41,28 +29,29 @@ from umakit.operators.tables.sixteen_bits import sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm
 from umakit.tvm_api import relax
 
-Inputs = tuple[Tensor, ...]
-First = Callable[[Settings, "Tensor | None"], Inputs]
+Inputs = tuple[draw.Tensor, ...]
+First = Callable[[draw.Settings, draw.Tensor | None], Inputs]
 """(settings, tensor from an earlier layer) -> the inputs; raises `NotDrawable`."""
 
-Operands = Sequence["Input | Array"]
-Make = Callable[[Settings, Inputs, np.random.Generator], tuple[Parameters, Operands]]
+Operands = Sequence[draw.Input | draw.Array]
+Made = tuple[Parameters, Operands]
+Make = Callable[[draw.Settings, Inputs, draw.Random], Made]
 """(settings, inputs, random numbers) -> parameters, and all operands or the constants alone."""
 
 
-def image_input(settings: Settings, data: Tensor | None) -> Inputs:
+def image_input(settings: draw.Settings, data: draw.Tensor | None) -> Inputs:
     """Return the only input, an image."""
     return (image_of(settings, data, int(settings["channels"])),)
 
 
-FILTERS: Mapping[str, tuple[Setting, ...]] = {
+FILTERS: draw.Choices = {
     "batch": (1, 2, 3), "inputs": SIZES, "filters": SIZES, "memory": SIZES, "units": SIZES,
     **COMMON, "dtype": ("int8",), "rounding": ("tflm",), "scale": SCALES,
     "weights": WEIGHTED["weights"], "input_zero_point": ZERO_POINTS,
 }  # fmt: skip
 """Settings of filters in time."""
 
-IMAGES: Mapping[str, tuple[Setting, ...]] = {
+IMAGES: draw.Choices = {
     **IMAGE, "channels": SIZES, **COMMON, "input_zero_point": ZERO_POINTS,
 }  # fmt: skip
 
@@ -70,43 +59,39 @@ IMAGES: Mapping[str, tuple[Setting, ...]] = {
 def layer(
     make: Make,
     first: First = tensor_of,
-    family: Mapping[str, tuple[Setting, ...]] = TENSOR,
+    family: draw.Choices = TENSOR,
     sizes: tuple[str, ...] = ("size", "other"),
     work: Callable[[Parameters, Inputs], int] | None = None,
-    **settings: tuple[Setting, ...],
-) -> Drawing:
+    **settings: tuple[draw.Setting, ...],
+) -> draw.Drawing:
     """Return the drawing of an operator.
 
     Args:
-        make: function that makes parameters and operands.
-        first: function that makes the inputs.
-        family: settings of the family.
-        sizes: settings that can become as large as the accelerator accepts.
         work: (parameters, inputs) -> operations; default: elements of inputs and result.
         settings: settings that replace or extend the family's settings; an empty tuple removes a
             setting.
     """
 
-    def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(chosen: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         inputs = first(chosen, data)
         try:
             parameters, operands = make(chosen, inputs, random)
         except NoIntegerForm as reason:
-            raise NotDrawable(str(reason)) from None
-        given: list[Input | Result | Array] = list(operands)
-        if not any(isinstance(operand, Input) for operand in operands):
-            given = [*(Input(number) for number in range(len(inputs))), *operands]
-        step = parameters_step(parameters, given)
+            raise draw.NotDrawable(str(reason)) from None
+        given: list[draw.Input | draw.Result | draw.Array] = list(operands)
+        if not any(isinstance(operand, draw.Input) for operand in operands):
+            given = [*(draw.Input(number) for number in range(len(inputs))), *operands]
+        step = draw.parameters_step(parameters, given)
         macs = _elements(parameters, inputs) if work is None else work(parameters, inputs)
-        return Drawn(inputs, (step,), result_of(parameters, inputs[0]), macs)
+        return draw.Drawn(inputs, (step,), result_of(parameters, inputs[0]), macs)
 
     found = {name: values for name, values in {**family, **settings}.items() if values}
-    return Drawing(found, build, tuple(name for name in sizes if name in found))
+    return draw.Drawing(found, build, tuple(name for name in sizes if name in found))
 
 
-def result_of(parameters: Parameters, data: Tensor) -> Tensor:
+def result_of(parameters: Parameters, data: draw.Tensor) -> draw.Tensor:
     """Return the result described by parameters, in the layout of the data."""
-    return Tensor(
+    return draw.Tensor(
         parameters.output_shape, parameters.output_dtype, parameters.output_zero_point, data.layout
     )
 
@@ -119,47 +104,40 @@ def _elements(parameters: Parameters, inputs: Inputs) -> int:
 # --- operators that networks have as Relax's -----------------------------------------------------
 
 
-Call = Callable[[Settings, Inputs, np.random.Generator], tuple[Step, Tensor]]
+Call = Callable[[draw.Settings, Inputs, draw.Random], tuple[draw.Step, draw.Tensor]]
 
 
 def relax_layer(
     make: Call,
     first: First,
-    family: Mapping[str, tuple[Setting, ...]],
+    family: draw.Choices,
     sizes: tuple[str, ...] = ("size", "other"),
-) -> Drawing:
-    """Return the drawing of an operator that networks have as Relax's own operator.
+) -> draw.Drawing:
+    """Return the drawing of an operator that networks have as Relax's own operator."""
 
-    Args:
-        make: function that makes the step and the result.
-        first: function that makes the inputs.
-        family: settings of the family.
-        sizes: settings that can become as large as the accelerator accepts.
-    """
-
-    def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(chosen: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         inputs = first(chosen, data)
         step, result = make(chosen, inputs, random)
-        return Drawn(inputs, (step,), result, math.prod(result.shape))
+        return draw.Drawn(inputs, (step,), result, math.prod(result.shape))
 
-    return Drawing(family, build, sizes)
+    return draw.Drawing(family, build, sizes)
 
 
-MOVED: Mapping[str, tuple[Setting, ...]] = {
+MOVED: draw.Choices = {
     "axes": (2, 1, 3, 4), "size": SIZES, "other": SIZES, "dtype": ("int8", "int16", "uint8"),
     "input_zero_point": ZERO_POINTS, "values": COMMON["values"],
 }  # fmt: skip
 """Settings of operators that move integers."""
 
 
-PADDED: Mapping[str, tuple[Setting, ...]] = {
+PADDED: draw.Choices = {
     **MOVED,
     "padded": ("last", "first", "image", "all"),
     "before": (1, 0, 2, 5),
     "after": (1, 0, 2, 5),
     "value": ("zero_point", "lowest", "highest"),
 }
-JOINED: Mapping[str, tuple[Setting, ...]] = {
+JOINED: draw.Choices = {
     **MOVED, "operands": (2, 1, 3, 4, 5), "axis": (0, 1, 2, 3), "growth": (0, 1, 3),
 }  # fmt: skip
 """`axis` is counted from the last one; each operand is by `growth` longer than the one before."""
@@ -167,12 +145,12 @@ JOINED: Mapping[str, tuple[Setting, ...]] = {
 MOST_OPERANDS = 32
 
 
-def pad() -> Drawing:
+def pad() -> draw.Drawing:
     """Return the drawing of a pad with an integer."""
 
     def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Step, Tensor]:
+        settings: draw.Settings, inputs: Inputs, random: draw.Random
+    ) -> tuple[draw.Step, draw.Tensor]:
         (data,) = inputs
         rank = len(data.shape)
         padded = {
@@ -181,7 +159,7 @@ def pad() -> Drawing:
         }[str(settings["padded"])]  # fmt: skip
         before, after = int(settings["before"]), int(settings["after"])
         if min(padded) < 0 or before + after == 0:
-            raise NotDrawable("too few axes, or nothing around them")
+            raise draw.NotDrawable("too few axes, or nothing around them")
         sides = [(before, after) if axis in padded else (0, 0) for axis in range(rank)]
         widths = [width for pair in sides for width in pair]
         limits = np.iinfo(data.dtype)
@@ -190,66 +168,69 @@ def pad() -> Drawing:
         }  # fmt: skip
         value = values[str(settings["value"])]
         shape = tuple(n + sum(pair) for n, pair in zip(data.shape, sides, strict=True))
-        result = Tensor(shape, data.dtype, data.zero_point, data.layout)
-        step = Step(lambda given: relax.op.nn.pad(given[0], widths, pad_value=value), (Input(0),))
+        result = draw.Tensor(shape, data.dtype, data.zero_point, data.layout)
+        step = draw.Step(
+            lambda given: relax.op.nn.pad(given[0], widths, pad_value=value), (draw.Input(0),)
+        )
         return step, result
 
     return relax_layer(make, tensor_of, PADDED)
 
 
-def concatenation() -> Drawing:
+def concatenation() -> draw.Drawing:
     """Return the drawing of a concatenation of a number of tensors."""
 
-    def first(settings: Settings, data: Tensor | None) -> Inputs:
+    def first(settings: draw.Settings, data: draw.Tensor | None) -> Inputs:
         (data,) = tensor_of(settings, data)
         axis = len(data.shape) - 1 - int(settings["axis"])
         if axis < 0 or int(settings["operands"]) > MOST_OPERANDS:
-            raise NotDrawable("too few axes, or too many operands")
+            raise draw.NotDrawable("too few axes, or too many operands")
         found = []
         for number in range(int(settings["operands"])):
             shape = list(data.shape)
             shape[axis] += number * int(settings["growth"])
-            found.append(Tensor(tuple(shape), data.dtype, data.zero_point, data.layout))
+            found.append(draw.Tensor(tuple(shape), data.dtype, data.zero_point, data.layout))
         return tuple(found)
 
     def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Step, Tensor]:
+        settings: draw.Settings, inputs: Inputs, random: draw.Random
+    ) -> tuple[draw.Step, draw.Tensor]:
         data = inputs[0]
         axis = len(data.shape) - 1 - int(settings["axis"])
         shape = list(data.shape)
         shape[axis] = sum(tensor.shape[axis] for tensor in inputs)
-        result = Tensor(tuple(shape), data.dtype, data.zero_point, data.layout)
-        operands = tuple(Input(number) for number in range(len(inputs)))
-        return Step(lambda given: relax.op.concat(relax.Tuple(list(given)), axis), operands), result
+        result = draw.Tensor(tuple(shape), data.dtype, data.zero_point, data.layout)
+        operands = tuple(draw.Input(number) for number in range(len(inputs)))
+        return draw.Step(
+            lambda given: relax.op.concat(relax.Tuple(list(given)), axis), operands
+        ), result
 
     return relax_layer(make, first, JOINED)
 
 
-LSTM: Mapping[str, tuple[Setting, ...]] = {
+LSTM: draw.Choices = {
     "batch": (1, 2, 3), "steps": (1, 2, 5), "inputs": SIZES, "units": SIZES, "time_major": (0, 1),
     "result": (0, 1, 2), "cell_scale": (-11, -9, -12, -14), "input_zero_point": ZERO_POINTS,
     "output_zero_point": ZERO_POINTS, "weights": WEIGHTED["weights"], "values": COMMON["values"],
 }  # fmt: skip
-"""`result` selects the compared tensor: outputs, hidden or cell state. `cell_scale` is a power of
-two."""
+"""`result` is the compared tensor: outputs, hidden or cell state; `cell_scale` an exponent of 2."""
 
 GATES, FUNCTION_BITS, GATE_BITS = 4, 15, 12
 
 
-def lstm(kind: Callable[..., Parameters]) -> Drawing:
+def lstm(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of an LSTM of 8 bits, given its class of parameters."""
 
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(settings: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         batch, steps, columns, units = (
             int(settings[name]) for name in ("batch", "steps", "inputs", "units")
         )
         major = settings["time_major"] == 1
         first = (steps, batch) if major else (batch, steps)
-        data = data or Tensor((*first, columns), "int8", int(settings["input_zero_point"]))
+        data = data or draw.Tensor((*first, columns), "int8", int(settings["input_zero_point"]))
         if data.shape != (*first, columns) or data.dtype != "int8":
-            raise NotDrawable("another kind of tensor")
-        inputs = (data, Tensor((batch, units), "int8"), Tensor((batch, units), "int16"))
+            raise draw.NotDrawable("another kind of tensor")
+        inputs = (data, draw.Tensor((batch, units), "int8"), draw.Tensor((batch, units), "int16"))
         own = {**settings, "dtype": "int8", "rounding": "tflm", "scale": "usual", "scales": 1}
         weights, bias, *_ = weights_of(own, (GATES * units, columns), random)
         recurrent, more, *_ = weights_of(own, (GATES * units, units), random)
@@ -262,20 +243,23 @@ def lstm(kind: Callable[..., Parameters]) -> Drawing:
         zero_point = int(settings["output_zero_point"])
         parameters = _parameters(kind, own, (*first, units), zero_point)
         constants = (weights, bias, recurrent, more, gates.multipliers, gates.shifts)
-        operands: list[Input | Result | Array]
-        operands = [Input(0), *constants, sigmoid_table(), Input(1), Input(2)]
+        operands: list[draw.Input | draw.Result | draw.Array]
+        operands = [draw.Input(0), *constants, sigmoid_table(), draw.Input(1), draw.Input(2)]
         place = int(settings["result"])
-        results = [Tensor((*first, units), "int8", zero_point), *inputs[1:]]
-        choose = Step(lambda given: relax.TupleGetItem(given[0], place), (Result(0),))
-        call = parameters_step(parameters, operands)
+        results = [draw.Tensor((*first, units), "int8", zero_point), *inputs[1:]]
+        choose = draw.Step(lambda given: relax.TupleGetItem(given[0], place), (draw.Result(0),))
+        call = draw.parameters_step(parameters, operands)
         macs = batch * steps * GATES * units * (columns + units)
-        return Drawn(inputs, (call, choose), results[place], macs)
+        return draw.Drawn(inputs, (call, choose), results[place], macs)
 
-    return Drawing(LSTM, build, ("inputs", "units", "steps"))
+    return draw.Drawing(LSTM, build, ("inputs", "units", "steps"))
 
 
 def _parameters(
-    kind: Callable[..., Parameters], settings: Settings, shape: tuple[int, ...], zero_point: int
+    kind: Callable[..., Parameters],
+    settings: draw.Settings,
+    shape: tuple[int, ...],
+    zero_point: int,
 ) -> Parameters:
     cell_scale, function_scale = 2.0 ** int(settings["cell_scale"]), 2.0**-FUNCTION_BITS
     limits = np.iinfo(np.int16)

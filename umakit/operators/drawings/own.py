@@ -9,29 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.errors import BackendError, short_path
-from umakit.operators.drawing import (
-    Drawing,
-    Drawn,
-    Input,
-    NotDrawable,
-    Setting,
-    Settings,
-    Step,
-    Tensor,
-)
+from umakit.operators import drawing as draw
 from umakit.operators.drawings.families import COMMON
 
 Layer = Callable[
-    [dict[str, Any], np.random.Generator],
+    [dict[str, Any], draw.Random],
     "tuple[Sequence[tuple[Sequence[int], str]], Callable[..., tvm_api.Expr]]",
 ]
 
 
-def drawn(layer: Layer, *, sizes: Iterable[str] = (), **settings: Iterable[Setting]) -> Drawing:
+def drawn(
+    layer: Layer, *, sizes: Iterable[str] = (), **settings: Iterable[draw.Setting]
+) -> draw.Drawing:
     """Return a drawing of layers for a pattern, for `_register_pattern(drawing=...)`.
 
     Args:
@@ -55,44 +46,45 @@ def drawn(layer: Layer, *, sizes: Iterable[str] = (), **settings: Iterable[Setti
         )
         raise BackendError(what, where="patterns.drawn", fix="say NAME=(FIRST, ANOTHER)")
 
-    def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(chosen: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         given = {name: value for name, value in chosen.items() if name != "values"}
         try:
             return _layer(layer(given, random), data)
-        except (ValueError, NotDrawable):
+        except (ValueError, draw.NotDrawable):
             raise
         except (Exception, SystemExit) as error:  # a team's code may raise anything
             what = f"it raised {type(error).__name__}: {error}"
             where = _place(layer, error)
             raise BackendError(what, where=where, fix="see patterns.drawn") from error
 
-    return Drawing({**values, "values": COMMON["values"]}, build, tuple(sizes))
+    return draw.Drawing({**values, "values": COMMON["values"]}, build, tuple(sizes))
 
 
-def _layer(made: Any, data: Tensor | None) -> Drawn:
+def _layer(made: Any, data: draw.Tensor | None) -> draw.Drawn:
     """Return the layer of a backend function's result.
 
     Raises:
         NotDrawable: the layer cannot read the data of an earlier layer.
     """
     described, make = made
-    inputs = tuple(Tensor(tuple(int(n) for n in shape), str(dtype)) for shape, dtype in described)
+    inputs = tuple(
+        draw.Tensor(tuple(int(n) for n in shape), str(dtype)) for shape, dtype in described
+    )
     first = inputs[0]
     if data is not None and (data.shape, data.dtype) != (first.shape, first.dtype):
-        raise NotDrawable("another kind of tensor")
-    operands = tuple(Input(number) for number in range(len(inputs)))
-    step = Step(lambda given: make(*given), operands)
-    layer = Drawn(inputs, (step,), first, sum(math.prod(each.shape) for each in inputs))
+        raise draw.NotDrawable("another kind of tensor")
+    operands = tuple(draw.Input(number) for number in range(len(inputs)))
+    step = draw.Step(lambda given: make(*given), operands)
+    layer = draw.Drawn(inputs, (step,), first, sum(math.prod(each.shape) for each in inputs))
     result = layer.module()["main"].body.body
     shape = tvm_api.static_shape(result)
     if shape is None:
         raise TypeError("the result is not one tensor of a static shape")
-    return replace(layer, result=Tensor(shape, tvm_api.dtype_of(result), layout=first.layout))
+    return replace(layer, result=draw.Tensor(shape, tvm_api.dtype_of(result), layout=first.layout))
 
 
 def _place(function: Any, error: BaseException) -> str:
-    """Return the line of a function's file that raised an exception, else the function's first
-    line."""
+    """Return the line of a function's file that raised an exception, else its first line."""
     code = getattr(function, "__code__", None)
     if code is None:
         return "drawing"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from umakit.operators.drawing import Drawing, NotDrawable, Setting, Settings, Tensor
+from umakit.operators import drawing as draw
 from umakit.operators.drawings.families import (
     COMMON,
     ELEMENTWISE,
@@ -19,16 +19,16 @@ from umakit.operators.drawings.families import (
     sides_of,
     zero_point_of,
 )
-from umakit.operators.drawings.layers import Inputs, Make, Operands, layer
+from umakit.operators.drawings.layers import Inputs, Made, Make, layer
 from umakit.operators.drawings.reductions import magnitude_of
 from umakit.operators.drawings.scales import SCALES, SPREAD, factors
 from umakit.operators.multipliers import check_headroom, fixed_points, multiplier_of
 from umakit.operators.multipliers import reduced_multipliers as reduced
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import BIAS_DTYPES, Parameters
 from umakit.operators.tensors import NoIntegerForm, Scale
 
-MATRICES: Mapping[str, tuple[Setting, ...]] = {
+MATRICES: draw.Choices = {
     "matrices": (1, 2, 3), "repeated": ("none", "left", "right"), "rows": SIZES, "columns": SIZES,
     "terms": SIZES, "left_adjoint": (0, 1), "right_adjoint": (0, 1), **COMMON, "scale": SCALES,
     "left_zero_point": ZERO_POINTS, "right_zero_point": ZERO_POINTS,
@@ -36,16 +36,16 @@ MATRICES: Mapping[str, tuple[Setting, ...]] = {
 """`repeated` is the side with a single matrix, the operand of all products."""
 
 
-def pair(make: Make, **settings: tuple[Setting, ...]) -> Drawing:
+def pair(make: Make, **settings: tuple[draw.Setting, ...]) -> draw.Drawing:
     """Return the drawing of an elementwise operator of two tensors; arguments as in `layer`."""
     return layer(make, _two, {**ELEMENTWISE, **settings})
 
 
-def _two(settings: Settings, data: Tensor | None) -> Inputs:
+def _two(settings: draw.Settings, data: draw.Tensor | None) -> Inputs:
     return sides_of(settings, data)[:2]
 
 
-def fields_of(settings: Settings, inputs: Inputs) -> dict[str, Any]:
+def fields_of(settings: draw.Settings, inputs: Inputs) -> dict[str, Any]:
     """Return the common fields of an elementwise operator, and `zero_points`."""
     left, right = inputs
     shape = tuple(max(sizes) for sizes in zip(left.shape, right.shape, strict=True))
@@ -56,17 +56,25 @@ def fields_of(settings: Settings, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Drawing:
-    """Return the drawing of a quotient.
+def product(kind: Callable[..., Parameters]) -> draw.Drawing:
+    """Return the drawing of a product."""
 
-    Args:
-        kind: class of the parameters.
-        shifts: possible shifts of the quotient's factor.
-    """
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
+        width = 256 if inputs[0].dtype in BIAS_DTYPES else 1
+        (multiplier,), (shift,) = factors(settings, SPREAD * width, 1, random)
+        fields = fields_of(settings, inputs)
+        return kind(**fields, multiplier=int(multiplier), shift=int(shift)), []
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def work(parameters: Parameters, inputs: Inputs) -> int:
+        return math.prod(parameters.output_shape)
+
+    return layer(make, _two, ELEMENTWISE, work=work)
+
+
+def quotient(kind: Callable[..., Parameters], shifts: tuple[draw.Setting, ...]) -> draw.Drawing:
+    """Return the drawing of a quotient."""
+
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         multiplier, _ = quantize_multiplier(float(random.uniform(0.5, 1)))
         fields = fields_of(settings, inputs)
         return kind(**fields, multiplier=multiplier, shift=int(settings["shift"])), []
@@ -74,17 +82,10 @@ def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Dr
     return pair(make, dtype=("int8",), rounding=("tflm",), shift=shifts, scale=())
 
 
-def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> Drawing:
-    """Return the drawing of a squared difference.
+def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> draw.Drawing:
+    """Return the drawing of a squared difference."""
 
-    Args:
-        kind: class of the parameters.
-        left_shifts: left shifts of the operands, by dtype.
-    """
-
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         left_shift = left_shifts[inputs[0].dtype]
         scales = np.exp2(random.uniform(-3, 0, 2))
         if settings["scale"] == "tie":
@@ -93,7 +94,7 @@ def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> 
         spread = SPREAD * (256 if inputs[0].dtype == "int16" else 1)
         (last,), (shift,) = factors(settings, spread * 2.0 ** (2 * left_shift), 1, random)
         if shift > 0:
-            raise NotDrawable("the result's scale is too small for the operands'")
+            raise draw.NotDrawable("the result's scale is too small for the operands'")
         first = [quantize_multiplier(float(scale) / twice) for scale in scales]
         parameters = kind(
             **fields_of(settings, inputs),
@@ -106,12 +107,10 @@ def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> 
     return pair(make, dtype=("int8", "int16"), rounding=("tflm",))
 
 
-def slopes(kind: Callable[..., Parameters]) -> Drawing:
+def slopes(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of a leaky ReLU with a tensor of slopes, constant or not."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         (first, _), both = factors(settings, 1, 2, random)
         by = fixed_points([float(random.uniform(0.5, 1.5)) / SPREAD])
         magnitude = magnitudes(inputs)
@@ -134,17 +133,10 @@ def magnitudes(inputs: Inputs) -> list[int]:
     return [magnitude_of(tensor.dtype, tensor.zero_point) for tensor in inputs]
 
 
-def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a sum or product with the results of float32.
+def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameters]) -> draw.Drawing:
+    """Return the drawing of a sum or product with the results of float32."""
 
-    Args:
-        kind: class of the parameters.
-        exact: `exact_sum` or `exact_product`.
-    """
-
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         fields = fields_of(settings, inputs)
         del fields["zero_points"]
         exponents = random.uniform(-6, -3, 2)
@@ -166,7 +158,7 @@ def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameter
     return pair(make, dtype=("int8", "uint8"), rounding=("ort",))
 
 
-def _matrices(settings: Settings, data: Tensor | None) -> Inputs:
+def _matrices(settings: draw.Settings, data: draw.Tensor | None) -> Inputs:
     dtype = str(settings["dtype"])
     rows, columns, terms = (int(settings[name]) for name in ("rows", "columns", "terms"))
     counts = {side: int(settings["matrices"]) for side in ("left", "right")}
@@ -175,19 +167,18 @@ def _matrices(settings: Settings, data: Tensor | None) -> Inputs:
     left = (terms, rows) if settings["left_adjoint"] else (rows, terms)
     right = (columns, terms) if settings["right_adjoint"] else (terms, columns)
     if data is not None and (data.shape != (counts["left"], *left) or data.dtype != dtype):
-        raise NotDrawable("another kind of tensor")
+        raise draw.NotDrawable("another kind of tensor")
     return (
-        data or Tensor((counts["left"], *left), dtype, zero_point_of(settings, "left_zero_point")),
-        Tensor((counts["right"], *right), dtype, zero_point_of(settings, "right_zero_point")),
+        data
+        or draw.Tensor((counts["left"], *left), dtype, zero_point_of(settings, "left_zero_point")),
+        draw.Tensor((counts["right"], *right), dtype, zero_point_of(settings, "right_zero_point")),
     )
 
 
-def matrix_products(kind: Callable[..., Parameters]) -> Drawing:
+def matrix_products(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of products of matrices, neither of them constant."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         arithmetic = Arithmetic(str(settings["rounding"]))
         terms = int(settings["terms"])
         wide = inputs[0].dtype == "int16"
@@ -206,7 +197,7 @@ def matrix_products(kind: Callable[..., Parameters]) -> Drawing:
             (multiplier,), (shift,) = factors(settings, spread, 1, random)
         shape = (int(settings["matrices"]), int(settings["rows"]), int(settings["columns"]))
         if settings["repeated"] != "none" and shape[0] == 1:
-            raise NotDrawable("one matrix is not repeated")
+            raise draw.NotDrawable("one matrix is not repeated")
         parameters = kind(
             **common_fields(settings, shape, zero_point_of(settings, "output_zero_point")),
             zero_points=(inputs[0].zero_point, inputs[1].zero_point),

@@ -4,23 +4,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from umakit.operators.drawing import Drawing, NotDrawable, Setting, Settings
+from umakit.operators.drawing import Choices, Drawing, NotDrawable, Random, Settings
 from umakit.operators.drawings.families import TENSOR, common_fields, zero_point_of
-from umakit.operators.drawings.layers import IMAGES, Inputs, Operands, image_input, layer
+from umakit.operators.drawings.layers import IMAGES, Inputs, Made, image_input, layer
 from umakit.operators.drawings.scales import SCALES
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import Parameters, whole_range
 from umakit.operators.tensors import Scale
 
 FACTORS = {"usual": 1.0, "tie": 1.0, "threshold": 0.5, "small": 1 / 64, "large": 8.0}
 
-AXES: Mapping[str, tuple[Setting, ...]] = {
+AXES: Choices = {
     "reduced": ("last", "first", "image", "all", "ends"), "keep": (1, 0),
 }  # fmt: skip
 """`ends` are the first and the last axis, which a driver of one length does not get."""
@@ -44,7 +43,7 @@ def without(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[
     return tuple(found)
 
 
-def factor_of(settings: Settings, random: np.random.Generator) -> float:
+def factor_of(settings: Settings, random: Random) -> float:
     """Return a ratio of the scales of data and result."""
     kind = str(settings["scale"])
     exact = kind in ("tie", "threshold")
@@ -62,14 +61,11 @@ def reduction(
     """Return the drawing of a mean or sum over some axes.
 
     Args:
-        kind: class of the parameters.
         tflm_multiplier: (ratio of scales, terms) -> multiplier and shift of TensorFlow Lite Micro;
             one term for sums.
     """
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (data,) = inputs
         axes = axes_of(settings, len(data.shape))
         terms = math.prod(data.shape[axis] for axis in axes)
@@ -96,22 +92,13 @@ def reduction(
 def extreme(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of the position of the largest or least element, int32."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (data,) = inputs
         axis = len(data.shape) - 1 - int(settings["axis"])
         if axis < 0:
             raise NotDrawable("too few axes")
-        limits = np.iinfo("int32")
-        fields: dict[str, Any] = {
-            "output_shape": without(data.shape, (axis,), settings["keep"] == 1),
-            "output_dtype": "int32",
-            "output_zero_point": 0,
-            "clip": (int(limits.min), int(limits.max)),
-            "rounding": Arithmetic.TFLM.value,
-        }
-        return kind(**fields, axis=axis), []
+        shape = without(data.shape, (axis,), settings["keep"] == 1)
+        return kind(**whole_range(shape, "int32"), axis=axis), []
 
     family = {name: TENSOR[name] for name in ("axes", "size", "other", "dtype", "input_zero_point")}
     family |= {"values": TENSOR["values"], "axis": (0, 1, 2, 3), "keep": (0, 1)}
@@ -124,13 +111,10 @@ def mean_of_channels(
     """Return the drawing of the mean of each channel of an image.
 
     Args:
-        kind: class of the parameters.
         multiplier: (ratio of scales, elements of a channel) -> multiplier and shift.
     """
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: Settings, inputs: Inputs, random: Random) -> Made:
         (data,) = inputs
         keep = settings["keep"] == 1
         shape = without(data.shape, (2, 3), keep)

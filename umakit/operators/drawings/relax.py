@@ -8,31 +8,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from umakit import tvm_api
-from umakit.operators.drawing import (
-    Array,
-    Drawing,
-    Drawn,
-    Input,
-    NotDrawable,
-    Result,
-    Setting,
-    Settings,
-    Step,
-    Tensor,
-)
+from umakit.operators import drawing as draw
 from umakit.operators.drawings.families import SIZES
 from umakit.operators.drawings.windows import FEW, IMAGE, WINDOW, pool_of, window_of
 from umakit.tvm_api import Expr, relax
 
 KERNEL_LAYOUTS = {"NCHW": "OIHW", "NHWC": "HWIO"}
-DTYPE: Mapping[str, tuple[Setting, ...]] = {"dtype": ("float32",)}
-FLOAT_IMAGE: Mapping[str, tuple[Setting, ...]] = {
+DTYPE: draw.Choices = {"dtype": ("float32",)}
+FLOAT_IMAGE: draw.Choices = {
     **IMAGE, "layout": ("NCHW", "NHWC"), "channels": SIZES, **DTYPE,
 }  # fmt: skip
-CONVOLUTION: Mapping[str, tuple[Setting, ...]] = {
+CONVOLUTION: draw.Choices = {
     **FLOAT_IMAGE,
     "filters": SIZES,
     "groups": (1, 2, 3, 4, 8),
@@ -42,40 +29,35 @@ CONVOLUTION: Mapping[str, tuple[Setting, ...]] = {
     "dilation_y": (1, 2, 3),
     "dilation_x": (1, 2, 3),
 }
-POOL: Mapping[str, tuple[Setting, ...]] = {
+POOL: draw.Choices = {
     **FLOAT_IMAGE, "window_height": FEW, "window_width": FEW, **WINDOW,
 }  # fmt: skip
-MATRIX: Mapping[str, tuple[Setting, ...]] = {
+MATRIX: draw.Choices = {
     "rows": (1, 2, 3, 17), "inputs": SIZES, "outputs": SIZES, **DTYPE,
 }  # fmt: skip
-ELEMENTS: Mapping[str, tuple[Setting, ...]] = {
+ELEMENTS: draw.Choices = {
     "axes": (2, 4, 1, 3), "size": SIZES, "other": SIZES, **DTYPE,
 }  # fmt: skip
-OPERAND: Mapping[str, tuple[Setting, ...]] = {"operand": ("same", "channels", "element")}
+OPERAND: draw.Choices = {"operand": ("same", "channels", "element")}
 
-Operand = Input | Result | Array
-Made = tuple[Operand, Tensor]
+Operand = draw.Input | draw.Result | draw.Array
+Made = tuple[Operand, draw.Tensor]
 
 
 class _Walk:
     """Makes the layer of one pattern, operand by operand."""
 
     def __init__(
-        self, settings: Settings, data: Tensor | None, random: np.random.Generator
+        self, settings: draw.Settings, data: draw.Tensor | None, random: draw.Random
     ) -> None:
         self.settings, self._data, self.random = settings, data, random
-        self.inputs: list[Tensor] = []
-        self.steps: list[Step] = []
+        self.inputs: list[draw.Tensor] = []
+        self.steps: list[draw.Step] = []
         self.macs = 0
         self._known: list[tuple[tvm_api.DFPattern, Made]] = []
 
-    def value(self, pattern: tvm_api.DFPattern, leaf: Callable[[], Tensor]) -> Made:
-        """Return an operand; the operators of its pattern compute it, if there are any.
-
-        Args:
-            pattern: pattern of the operand.
-            leaf: function for the tensor of a pattern without operators.
-        """
+    def value(self, pattern: tvm_api.DFPattern, leaf: Callable[[], draw.Tensor]) -> Made:
+        """Return an operand; the operators of its pattern compute it, if there are any."""
         for known, made in self._known:
             if known.same_as(pattern):
                 return made
@@ -83,7 +65,7 @@ class _Walk:
         if call is None:
             made = self._leaf(pattern, leaf())
         elif call[0] not in OPERATORS and not _is_unary(*call):
-            raise NotDrawable(f"the operator {call[0]}")
+            raise draw.NotDrawable(f"the operator {call[0]}")
         else:
             made = OPERATORS.get(call[0], (_unary, ELEMENTS))[0](self, call[0], call[1])
         self._known.append((pattern, made))
@@ -94,36 +76,40 @@ class _Walk:
         call = tvm_api.call_of_pattern(pattern)
         if call is not None and call[0] == "relax.permute_dims":
             operand, tensor = self.constant(call[1][0], shape[::-1], layout)
-            return self.step(relax.op.permute_dims, [operand], Tensor(tuple(shape), tensor.dtype))
+            return self.step(
+                relax.op.permute_dims, [operand], draw.Tensor(tuple(shape), tensor.dtype)
+            )
         if call is not None:
-            return self.value(pattern, lambda: Tensor(tuple(shape), "float32", 0, layout))
+            return self.value(pattern, lambda: draw.Tensor(tuple(shape), "float32", 0, layout))
         array = self.random.standard_normal(tuple(shape)).astype(str(self.settings["dtype"]))
-        return array, Tensor(tuple(shape), str(array.dtype), 0, layout)
+        return array, draw.Tensor(tuple(shape), str(array.dtype), 0, layout)
 
-    def step(self, make: Callable[..., Expr], operands: Sequence[Operand], result: Tensor) -> Made:
+    def step(
+        self, make: Callable[..., Expr], operands: Sequence[Operand], result: draw.Tensor
+    ) -> Made:
         """Append the call of an operator."""
-        self.steps.append(Step(lambda given: make(*given), tuple(operands)))
+        self.steps.append(draw.Step(lambda given: make(*given), tuple(operands)))
         self.macs += math.prod(result.shape)
-        return Result(len(self.steps) - 1), result
+        return draw.Result(len(self.steps) - 1), result
 
-    def _leaf(self, pattern: tvm_api.DFPattern, tensor: Tensor) -> Made:
+    def _leaf(self, pattern: tvm_api.DFPattern, tensor: draw.Tensor) -> Made:
         if tvm_api.is_constant_pattern(pattern):
             array = self.random.standard_normal(tensor.shape).astype(tensor.dtype)
             return array, tensor
         if not self.inputs and self._data is not None:
             if len(self._data.shape) != len(tensor.shape) or self._data.dtype != tensor.dtype:
-                raise NotDrawable("another kind of tensor")
+                raise draw.NotDrawable("another kind of tensor")
             tensor = self._data
         self.inputs.append(tensor)
-        return Input(len(self.inputs) - 1), tensor
+        return draw.Input(len(self.inputs) - 1), tensor
 
 
-def _image(walk: _Walk) -> Tensor:
+def _image(walk: _Walk) -> draw.Tensor:
     settings = walk.settings
     sizes = {"N": "batch", "H": "height", "W": "width", "C": "channels"}
     layout = str(settings["layout"])
     shape = tuple(int(settings[sizes[axis]]) for axis in layout)
-    return Tensor(shape, str(settings["dtype"]), 0, layout)
+    return draw.Tensor(shape, str(settings["dtype"]), 0, layout)
 
 
 def _convolution(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
@@ -135,7 +121,7 @@ def _convolution(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) 
     padding, strides, (rows, columns) = window_of(settings, image, kernel, dilation)
     groups, filters = int(settings["groups"]), int(settings["filters"])
     if sizes["C"] % groups or filters % groups:
-        raise NotDrawable("channels that are no multiple of the groups")
+        raise draw.NotDrawable("channels that are no multiple of the groups")
     layout = KERNEL_LAYOUTS[image.layout]
     extents = {"O": filters, "I": sizes["C"] // groups, "H": kernel[0], "W": kernel[1]}
     weights, _ = walk.constant(operands[1], [extents[axis] for axis in layout], layout)
@@ -150,7 +136,7 @@ def _convolution(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) 
         )  # fmt: skip
         return made
 
-    return walk.step(make, [data, weights], Tensor(shape, image.dtype, 0, image.layout))
+    return walk.step(make, [data, weights], draw.Tensor(shape, image.dtype, 0, image.layout))
 
 
 def _pool(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
@@ -168,24 +154,24 @@ def _pool(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made
         return made
 
     shape = tuple(sizes[axis] for axis in image.layout)
-    return walk.step(make, [data], Tensor(shape, image.dtype, 0, image.layout))
+    return walk.step(make, [data], draw.Tensor(shape, image.dtype, 0, image.layout))
 
 
 def _matrix_product(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
     settings = walk.settings
     rows = (int(settings["rows"]), int(settings["inputs"]))
-    data, tensor = walk.value(operands[0], lambda: Tensor(rows, "float32"))
+    data, tensor = walk.value(operands[0], lambda: draw.Tensor(rows, "float32"))
     outputs = int(settings["outputs"])
     weights, _ = walk.constant(operands[1], [tensor.shape[-1], outputs], "IO")
     walk.macs += math.prod(tensor.shape) * outputs
-    result = Tensor((*tensor.shape[:-1], outputs), tensor.dtype)
+    result = draw.Tensor((*tensor.shape[:-1], outputs), tensor.dtype)
     return walk.step(relax.op.matmul, [data, weights], result)
 
 
-def _elements(walk: _Walk) -> Tensor:
+def _elements(walk: _Walk) -> draw.Tensor:
     settings = walk.settings
     sizes = (1, int(settings["other"]), 2, int(settings["size"]))
-    return Tensor(sizes[-int(settings["axes"]) :], str(settings["dtype"]))
+    return draw.Tensor(sizes[-int(settings["axes"]) :], str(settings["dtype"]))
 
 
 def _binary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
@@ -199,7 +185,7 @@ def _binary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Ma
     return walk.step(_function(name), [left, right], tensor)
 
 
-def _other(walk: _Walk, pattern: tvm_api.DFPattern, tensor: Tensor) -> Made:
+def _other(walk: _Walk, pattern: tvm_api.DFPattern, tensor: draw.Tensor) -> Made:
     kind = str(walk.settings["operand"])
     if kind == "same":
         return walk.value(pattern, lambda: tensor)
@@ -225,7 +211,7 @@ def _function(name: str) -> Callable[..., Any]:
     for part in name.removeprefix("relax.").split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise NotDrawable(f"the operator {name}")
+        raise draw.NotDrawable(f"the operator {name}")
     return found  # type: ignore[no-any-return]
 
 
@@ -234,14 +220,14 @@ def _is_unary(name: str, operands: Sequence[tvm_api.DFPattern]) -> bool:
         return False
     try:
         parameters = inspect.signature(_function(name)).parameters.values()
-    except (NotDrawable, ValueError):
+    except (draw.NotDrawable, ValueError):
         return False
     needed = [each for each in parameters if each.default is inspect.Parameter.empty]
     return len(needed) == 1
 
 
 Maker = Callable[[_Walk, str, Sequence[tvm_api.DFPattern]], Made]
-OPERATORS: Mapping[str, tuple[Maker, Mapping[str, tuple[Setting, ...]]]] = {
+OPERATORS: Mapping[str, tuple[Maker, draw.Choices]] = {
     "relax.nn.conv2d": (_convolution, CONVOLUTION),
     "relax.nn.max_pool2d": (_pool, POOL),
     "relax.nn.avg_pool2d": (_pool, POOL),
@@ -255,27 +241,27 @@ OPERATORS: Mapping[str, tuple[Maker, Mapping[str, tuple[Setting, ...]]]] = {
 """Operators with several operands, each with its operand builder and settings."""
 
 
-def drawing_of(alternatives: Sequence[tvm_api.DFPattern]) -> Drawing | None:
+def drawing_of(alternatives: Sequence[tvm_api.DFPattern]) -> draw.Drawing | None:
     """Return the drawing of alternative patterns; None if none can be drawn."""
     patterns = [pattern for pattern in alternatives if _is_drawable(pattern)]
     if not patterns:
         return None
-    settings: dict[str, tuple[Setting, ...]] = {}
+    settings: dict[str, tuple[draw.Setting, ...]] = {}
     if len(patterns) > 1:
         settings["alternative"] = tuple(range(len(patterns)))
     for name, _ in (each for pattern in patterns for each in _operators(pattern)):
         settings |= OPERATORS.get(name, (_unary, ELEMENTS))[1]
 
-    def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(chosen: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         walk = _Walk(chosen, data, random)
         pattern = patterns[int(chosen.get("alternative", 0)) % len(patterns)]
         _, result = walk.value(pattern, lambda: _elements(walk))
         if not walk.inputs:
-            raise NotDrawable("only constants")
-        return Drawn(tuple(walk.inputs), tuple(walk.steps), result, walk.macs)
+            raise draw.NotDrawable("only constants")
+        return draw.Drawn(tuple(walk.inputs), tuple(walk.steps), result, walk.macs)
 
     sizes = ("height", "width", "channels", "filters", "rows", "inputs", "outputs", "size")
-    return Drawing(settings, build, tuple(name for name in sizes if name in settings))
+    return draw.Drawing(settings, build, tuple(name for name in sizes if name in settings))
 
 
 def _is_drawable(pattern: tvm_api.DFPattern) -> bool:
@@ -288,7 +274,7 @@ def _is_drawable(pattern: tvm_api.DFPattern) -> bool:
 def _missing(name: str) -> bool:
     try:
         _function(name)
-    except NotDrawable:
+    except draw.NotDrawable:
         return True
     return False
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from umakit.operators.drawing import Array, NotDrawable, Settings
+from umakit.operators.drawing import Array, NotDrawable, Random, Settings
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
     fixed_point,
@@ -33,9 +33,7 @@ MULTIPLIER_BITS = 31
 LARGEST_MULTIPLIER = 2**MULTIPLIER_BITS - 1
 
 
-def weights_of(
-    settings: Settings, shape: tuple[int, ...], random: np.random.Generator
-) -> list[Array]:
+def weights_of(settings: Settings, shape: tuple[int, ...], random: Random) -> list[Array]:
     """Return weights with output channels first, bias, multipliers and shifts.
 
     Raises:
@@ -70,17 +68,12 @@ def weights_of(
     return [weights.astype(np.int8), bias.astype(bias_dtype), multipliers.astype(np.int32), shifts]
 
 
-def factors(
-    settings: Settings, divisor: float, count: int, random: np.random.Generator
-) -> tuple[Array, Array]:
+def factors(settings: Settings, divisor: float, count: int, random: Random) -> tuple[Array, Array]:
     """Return multipliers and shifts of the factors from a sum to a result.
 
     Args:
         settings: `scale` is one of `SCALES`; at a `threshold` factors are one half, where the first
             rounding of TensorFlow Lite shows a multiplier that is too small by one.
-        divisor: divisor of a usual sum.
-        count: number of factors.
-        random: source of random numbers.
     """
     kind = str(settings["scale"])
     found = random.uniform(0.5, 1.5, count) / divisor
@@ -109,21 +102,17 @@ def _put_on_thresholds(
     bias: Array,
     multipliers: Array,
     shifts: Array,
-    random: np.random.Generator,
+    random: Random,
 ) -> None:
-    """Make multipliers the least or largest multipliers of a result, so that an error of one LSB
-    shows.
+    """Put multipliers where an error of one LSB changes a result.
 
     A channel with weights 0 has its bias as sum, whatever the data are. Its multiplier becomes the
     least multiplier whose product with the bias rounds to the result, or the multiplier below.
     Changes all arrays in place.
 
     Args:
-        settings: settings of the layer.
         weights: output channels first.
-        bias: one number per output channel.
         multipliers, shifts: one, or one per output channel; of usual scales.
-        random: source of random numbers.
     """
     lsb = 2**7 if settings["rounding"] == Arithmetic.ORT.value else 1
     single = len(multipliers) == 1
@@ -144,7 +133,7 @@ def _put_on_thresholds(
 
 
 def _saturate(
-    weights: Array, bias: Array, multipliers: Array, shifts: Array, random: np.random.Generator
+    weights: Array, bias: Array, multipliers: Array, shifts: Array, random: Random
 ) -> None:
     """Make products of 2^31 and 2^32, with channels whose sum is the bias, whatever the data are.
 
@@ -152,9 +141,6 @@ def _saturate(
 
     Args:
         weights: output channels first.
-        bias: one number per output channel.
-        multipliers, shifts: one, or one per output channel.
-        random: source of random numbers.
     """
     exponents = random.integers(3, 20, len(multipliers))
     multipliers[:] = 1 << (MULTIPLIER_BITS - 1)
@@ -173,10 +159,7 @@ def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> 
     away from zero); others round once.
 
     Args:
-        settings: settings with `rounding`.
         result: result of the layer without zero point; not 0.
-        multiplier: approximate multiplier.
-        right: number of bits of the following right shift.
     """
     total = _threshold_product(settings, abs(result), right) // multiplier
     least = threshold_multiplier(settings, result, total, right)
@@ -195,10 +178,8 @@ def threshold_multiplier(settings: Settings, result: int, total: int, right: int
     """Return the least multiplier from a sum of a magnitude to a result.
 
     Args:
-        settings: settings with `rounding`.
         result: result of the layer without zero point; not 0.
         total: magnitude of the sum, above 0.
-        right: number of bits of the following right shift.
     """
     product = _threshold_product(settings, abs(result), right)
     return product // total + 1 if result < 0 else -(-product // total)

@@ -9,39 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from umakit.operators.drawing import Array, Drawing, NotDrawable, Setting, Settings, Tensor
+from umakit.operators import drawing as draw
+from umakit.operators.drawings import windows
 from umakit.operators.drawings.families import SIZES, common_fields, zero_point_of
-from umakit.operators.drawings.layers import IMAGES, Inputs, Operands, image_input, layer
+from umakit.operators.drawings.layers import IMAGES, Inputs, Made, image_input, layer
 from umakit.operators.drawings.reductions import factor_of, magnitude_of
 from umakit.operators.drawings.scales import SCALES, weights_of
-from umakit.operators.drawings.windows import (
-    CONVOLUTION,
-    CONVOLUTION_SIZES,
-    FEW,
-    WINDOW,
-    image_of,
-    window_of,
-)
 from umakit.operators.multipliers import multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
 
-POOL: Mapping[str, tuple[Setting, ...]] = {
-    **IMAGES, "window_height": FEW, "window_width": FEW, **WINDOW,
+POOL: draw.Choices = {
+    **IMAGES, "window_height": windows.FEW, "window_width": windows.FEW, **windows.WINDOW,
 }  # fmt: skip
 IMAGE_SIZES = ("height", "width", "channels")
 
 
-def _pool(settings: Settings, image: Tensor, dilation: tuple[int, int]) -> dict[str, Any]:
+def _pool(settings: draw.Settings, image: draw.Tensor, dilation: tuple[int, int]) -> dict[str, Any]:
     window = (int(settings["window_height"]), int(settings["window_width"]))
-    padding, strides, extents = window_of(settings, image, window, dilation)
+    padding, strides, extents = windows.window_of(settings, image, window, dilation)
     sizes = dict(zip(image.layout, image.shape, strict=True))
     for axis, name in enumerate("HW"):
         for place in range(extents[axis]):
             first = place * strides[axis] - padding[axis]
             taps = range(first, first + window[axis] * dilation[axis], dilation[axis])
             if not any(0 <= tap < sizes[name] for tap in taps):
-                raise NotDrawable("a window without elements")
+                raise draw.NotDrawable("a window without elements")
     sizes |= {"H": extents[0], "W": extents[1]}
     return {
         "output_shape": tuple(sizes[axis] for axis in image.layout), "strides": strides,
@@ -54,12 +47,10 @@ def _work(parameters: Any, inputs: Inputs) -> int:
     return operations
 
 
-def dilated_pool(kind: Callable[..., Parameters]) -> Drawing:
+def dilated_pool(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of a pool with a dilated window; data and result have one scale."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         (image,) = inputs
         dilation = (int(settings["dilation_y"]), int(settings["dilation_x"]))
         own = _pool(settings, image, dilation)
@@ -73,12 +64,10 @@ def dilated_pool(kind: Callable[..., Parameters]) -> Drawing:
     )  # fmt: skip
 
 
-def mean_pool(kind: Callable[..., Parameters]) -> Drawing:
+def mean_pool(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of means of windows at another scale, by number of elements."""
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         (image,) = inputs
         own = _pool(settings, image, (1, 1))
         most = math.prod(own["window"])
@@ -100,29 +89,29 @@ def mean_pool(kind: Callable[..., Parameters]) -> Drawing:
     )  # fmt: skip
 
 
-LEFT_OUT: Mapping[str, tuple[Setting, ...]] = {
-    **CONVOLUTION,
+LEFT_OUT: draw.Choices = {
+    **windows.CONVOLUTION,
     "padding": ("none", "same", "top", "left", "bottom", "right", "all"),
     "more_rows": (0, 1),
     "more_columns": (0, 1),
 }
 
 
-def transposed_convolution(kind: Callable[..., Parameters]) -> Drawing:
+def transposed_convolution(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of a transposed convolution; only NCHW has groups."""
 
-    def first(settings: Settings, data: Tensor | None) -> Inputs:
+    def first(settings: draw.Settings, data: draw.Tensor | None) -> Inputs:
         channels = int(settings["groups"]) * int(settings["channels_per_group"])
-        return (image_of(settings, data, channels),)
+        return (windows.image_of(settings, data, channels),)
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         (image,) = inputs
         sizes = dict(zip(image.layout, image.shape, strict=True))
         groups = int(settings["groups"])
         if sizes["C"] % groups or (groups > 1 and image.layout == "NHWC"):
-            raise NotDrawable("groups of an NHWC image, or channels that are no multiple of them")
+            raise draw.NotDrawable(
+                "groups of an NHWC image, or channels that are no multiple of them"
+            )
         filters = groups * int(settings["filters_per_group"])
         padding, extents, fields = _spread(settings, sizes)
         result = {"N": sizes["N"], "H": extents[0], "W": extents[1], "C": filters}
@@ -136,17 +125,17 @@ def transposed_convolution(kind: Callable[..., Parameters]) -> Drawing:
             input_zero_point=image.zero_point, padding=padding, groups=groups,
             layout=image.layout, **fields,
         )  # fmt: skip
-        constants: list[Array] = [weights, *rest]
+        constants: list[draw.Array] = [weights, *rest]
         return parameters, constants
 
     def work(parameters: Parameters, inputs: Inputs) -> int:
         return math.prod(parameters.output_shape) * 5 * inputs[0].shape[-1]
 
-    return layer(make, first, LEFT_OUT, CONVOLUTION_SIZES, work)
+    return layer(make, first, LEFT_OUT, windows.CONVOLUTION_SIZES, work)
 
 
 def _spread(
-    settings: Settings, sizes: Mapping[str, int]
+    settings: draw.Settings, sizes: Mapping[str, int]
 ) -> tuple[tuple[int, ...], tuple[int, int], dict[str, Any]]:
     before, after, extents, fields = [], [], [], {"strides": (), "dilation": ()}
     kind = str(settings["padding"])
@@ -158,13 +147,13 @@ def _spread(
         reach = (int(settings[taps]) - 1) * dilation + 1
         extra = int(settings[more])
         if extra >= stride and extra >= dilation:
-            raise NotDrawable("more rows or columns than steps")
+            raise draw.NotDrawable("more rows or columns than steps")
         total = max(reach - stride, 0) if kind == "same" else 0
         first = reach - 1 if kind in (sides[0], "all") else total // 2
         last = reach - 1 if kind in (sides[1], "all") else total - total // 2
         extent = (sizes[name] - 1) * stride + reach - first - last + extra
         if extent < 1:
-            raise NotDrawable("nothing is left of the result")
+            raise draw.NotDrawable("nothing is left of the result")
         before.append(first)
         after.append(last)
         extents.append(extent)
@@ -177,26 +166,23 @@ def resized(
     kind: Callable[..., Parameters],
     modes: Mapping[str, tuple[int, int]],
     leaves_the_image: Callable[..., bool],
-) -> Drawing:
+) -> draw.Drawing:
     """Return the drawing of an image resize.
 
     Args:
-        kind: class of the parameters.
         modes: (aligned corners, centers of pixels) by name.
         leaves_the_image: (size, size of the result, align, half_pixel) -> whether rounded positions
             lie behind the image.
     """
 
-    def make(
-        settings: Settings, inputs: Inputs, random: np.random.Generator
-    ) -> tuple[Parameters, Operands]:
+    def make(settings: draw.Settings, inputs: Inputs, random: draw.Random) -> Made:
         (image,) = inputs
         batch, height, width, channels = image.shape
         align, half_pixel = modes[str(settings["mode"])]
         extents = (int(settings["result_height"]), int(settings["result_width"]))
         for size, extent in zip((height, width), extents, strict=True):
             if leaves_the_image(size, extent, align=bool(align), half_pixel=bool(half_pixel)):
-                raise NotDrawable("positions are too coarse")
+                raise draw.NotDrawable("positions are too coarse")
         parameters = kind(
             **common_fields(settings, (batch, *extents, channels), image.zero_point),
             align_corners=align, half_pixel_centers=half_pixel,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from umakit.operators.drawing import Array, Drawing, Drawn, Input, Settings, Tensor, parameters_step
+from umakit.operators import drawing as draw
 from umakit.operators.drawings.families import ELEMENTWISE, common_fields, sides_of, zero_point_of
 from umakit.operators.drawings.scales import (
     LARGEST_MULTIPLIER,
@@ -18,40 +18,33 @@ from umakit.operators.drawings.scales import (
     threshold_multiplier,
 )
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
-from umakit.operators.parameters import Parameters
-
-LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
-"""TensorFlow Lite's left shift of the operands of an addition."""
+from umakit.operators.parameters import LEFT_SHIFTS, Parameters
 
 TOTALS = {
     "usual": 1.1, "tie": 1.0, "threshold": 0.5, "small": 0.1, "large": 1.9, "saturating": 1.1,
 }  # fmt: skip
 """Factors of sums by the setting `scale`."""
 
-_TFLM: Settings = {"rounding": Arithmetic.TFLM.value}
+_TFLM: draw.Settings = {"rounding": Arithmetic.TFLM.value}
 
 Terms = tuple[int, int]
 
 
 def sum_of(
     kind: Callable[..., Parameters],
-    settings: Settings,
-    sides: tuple[Tensor, Tensor],
-    random: np.random.Generator,
+    settings: draw.Settings,
+    sides: tuple[draw.Tensor, draw.Tensor],
+    random: draw.Random,
     *,
     sign: int = 1,
     constant: tuple[int, Sequence[int]] | None = None,
-) -> tuple[Parameters, tuple[Tensor, Tensor]]:
+) -> tuple[Parameters, tuple[draw.Tensor, draw.Tensor]]:
     """Return the parameters of a sum or difference, and both tensors with an element.
 
     At a `threshold`, an error of one LSB in a multiplier changes the result of two elements: half
     of the elements of each tensor should have this value.
 
     Args:
-        kind: class of the parameters.
-        settings: settings of the layer.
-        sides: both tensors.
-        random: source of random numbers.
         sign: -1 for a difference.
         constant: the number of a computed side, and elements of the side that no data change.
     """
@@ -86,11 +79,11 @@ def sum_of(
 
 
 def _elements(
-    sides: tuple[Tensor, Tensor],
+    sides: tuple[draw.Tensor, draw.Tensor],
     results: tuple[int, int],
     sign: int,
     constant: tuple[int, Sequence[int]] | None,
-    random: np.random.Generator,
+    random: draw.Random,
 ) -> Terms | None:
     """Return an element of each side, with terms of one sign that the result may have."""
     for wanted in random.permutation([1, -1]):
@@ -128,9 +121,9 @@ def _results_of(sign: int, results: tuple[int, int]) -> range:
 def put_sum_on_threshold(
     terms: Terms,
     results: tuple[int, int],
-    factors: tuple[Array, Array],
+    factors: tuple[draw.Array, draw.Array],
     left_shift: int,
-    random: np.random.Generator,
+    random: draw.Random,
     sign: int = 1,
 ) -> None:
     """Make the multipliers of a sum of two terms the least multipliers of a result, or one below.
@@ -143,10 +136,7 @@ def put_sum_on_threshold(
     Args:
         terms: elements of both tensors without their zero points; not 0, and of one sign in the
             sum.
-        results: least and largest result without zero point.
         factors: multipliers and shifts of both terms, and of the sum; changed in place.
-        left_shift: left shift of both terms before scaling.
-        random: source of random numbers.
         sign: -1 for a difference.
     """
     multipliers, shifts = factors
@@ -178,14 +168,14 @@ def _is_multiplier(number: int) -> bool:
     return bool(LARGEST_MULTIPLIER // 2 < number <= LARGEST_MULTIPLIER)
 
 
-def sum_of_two(kind: Callable[..., Parameters], sign: int = 1) -> Drawing:
+def sum_of_two(kind: Callable[..., Parameters], sign: int = 1) -> draw.Drawing:
     """Return the drawing of a sum, or with sign -1 of a difference."""
 
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(settings: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         left, right, shape = sides_of(settings, data)
         parameters, operands = sum_of(kind, settings, (left, right), random, sign=sign)
-        step = parameters_step(parameters, [Input(0), Input(1)])
-        made = Tensor(shape, left.dtype, parameters.output_zero_point, left.layout)
-        return Drawn(operands, (step,), made, math.prod(shape))
+        step = draw.parameters_step(parameters, [draw.Input(0), draw.Input(1)])
+        made = draw.Tensor(shape, left.dtype, parameters.output_zero_point, left.layout)
+        return draw.Drawn(operands, (step,), made, math.prod(shape))
 
-    return Drawing(ELEMENTWISE, build, ("size", "other"))
+    return draw.Drawing(ELEMENTWISE, build, ("size", "other"))

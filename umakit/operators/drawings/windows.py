@@ -4,23 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from umakit.operators.drawing import (
-    Array,
-    Drawing,
-    Drawn,
-    Input,
-    NotDrawable,
-    Result,
-    Setting,
-    Settings,
-    Tensor,
-    parameters_step,
-)
+from umakit.operators import drawing as draw
 from umakit.operators.drawings.families import (
     COMMON,
     SIZES,
@@ -36,13 +25,13 @@ from umakit.operators.parameters import Parameters
 FEW = (1, 2, 3, 4, 5)
 SIDES = ("top", "left", "bottom", "right")
 PADS = (0, 1, 2, 3)
-IMAGE: Mapping[str, tuple[Setting, ...]] = {
+IMAGE: draw.Choices = {
     "layout": ("NHWC", "NCHW"),
     "batch": (1, 2, 3),
     "height": SIZES,
     "width": SIZES,
 }
-WINDOW: Mapping[str, tuple[Setting, ...]] = {
+WINDOW: draw.Choices = {
     "stride_y": (1, 2, 3),
     "stride_x": (1, 2, 3),
     "padding": ("valid", "same", "top", "left", "bottom", "right", "all", "own"),
@@ -54,13 +43,13 @@ WINDOW: Mapping[str, tuple[Setting, ...]] = {
 """`padding` is `own` if the settings of the four sides apply. Other paddings ignore them."""
 
 
-def image_of(settings: Settings, data: Tensor | None, channels: int) -> Tensor:
+def image_of(settings: draw.Settings, data: draw.Tensor | None, channels: int) -> draw.Tensor:
     """Return the image of a layer."""
     if data is not None:
         if len(data.shape) != 4 or data.dtype != settings["dtype"]:
-            raise NotDrawable("another kind of tensor")
+            raise draw.NotDrawable("another kind of tensor")
         if data.layout != settings["layout"]:
-            raise NotDrawable("another layout")
+            raise draw.NotDrawable("another layout")
         return data
     sizes = {
         "N": int(settings["batch"]),
@@ -71,11 +60,11 @@ def image_of(settings: Settings, data: Tensor | None, channels: int) -> Tensor:
     layout = str(settings["layout"])
     shape = tuple(sizes[axis] for axis in layout)
     zero_point = zero_point_of(settings, "input_zero_point")
-    return Tensor(shape, str(settings["dtype"]), zero_point, layout)
+    return draw.Tensor(shape, str(settings["dtype"]), zero_point, layout)
 
 
 def window_of(
-    settings: Settings, image: Tensor, window: tuple[int, int], dilation: tuple[int, int]
+    settings: draw.Settings, image: draw.Tensor, window: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
     """Return padding (top, left, bottom, right), strides, and rows and columns of the result."""
     sizes = dict(zip(image.layout, image.shape, strict=True))
@@ -101,28 +90,28 @@ def window_of(
     columns = (sizes["W"] + left + right - reach[1]) // strides[1] + 1
     padded = (sizes["H"] + top + bottom, sizes["W"] + left + right)
     if rows < 1 or columns < 1 or padded[0] < reach[0] or padded[1] < reach[1]:
-        raise NotDrawable("the window is larger than the image")
+        raise draw.NotDrawable("the window is larger than the image")
     return (top, left, bottom, right), strides, (rows, columns)
 
 
 def pool_of(
-    settings: Settings, image: Tensor, window: tuple[int, int]
+    settings: draw.Settings, image: draw.Tensor, window: tuple[int, int]
 ) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
     """Return `window_of` of a pool; each window has an element of the image."""
     padding, strides, extents = window_of(settings, image, window, (1, 1))
     if any(pad >= taps for pad, taps in zip(padding, window * 2, strict=True)):
-        raise NotDrawable("a window without elements")
+        raise draw.NotDrawable("a window without elements")
     return padding, strides, extents
 
 
 def _convolution(kind: Callable[..., Parameters]) -> Any:
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(settings: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         groups = int(settings["groups"])
         channels = groups * int(settings["channels_per_group"])
         image = image_of(settings, data, channels)
         sizes = dict(zip(image.layout, image.shape, strict=True))
         if sizes["C"] % groups:
-            raise NotDrawable("channels that are no multiple of the groups")
+            raise draw.NotDrawable("channels that are no multiple of the groups")
         filters = groups * int(settings["filters_per_group"])
         kernel = (int(settings["kernel_height"]), int(settings["kernel_width"]))
         dilation = (int(settings["dilation_y"]), int(settings["dilation_x"]))
@@ -139,14 +128,14 @@ def _convolution(kind: Callable[..., Parameters]) -> Any:
             dilation=dilation, groups=groups, layout=image.layout,
         )  # fmt: skip
         macs = math.prod(shape) * math.prod(weights.shape[1:])
-        step = parameters_step(parameters, [Input(0), weights, *rest])
-        made = Tensor(shape, str(settings["dtype"]), zero_point, image.layout)
-        return Drawn((image,), (step,), made, macs)
+        step = draw.parameters_step(parameters, [draw.Input(0), weights, *rest])
+        made = draw.Tensor(shape, str(settings["dtype"]), zero_point, image.layout)
+        return draw.Drawn((image,), (step,), made, macs)
 
     return build
 
 
-CONVOLUTION: Mapping[str, tuple[Setting, ...]] = {
+CONVOLUTION: draw.Choices = {
     **IMAGE,
     "groups": (1, 2, 3, 4, 8, 16, 17, 33),
     "channels_per_group": SIZES,
@@ -161,12 +150,12 @@ CONVOLUTION: Mapping[str, tuple[Setting, ...]] = {
 CONVOLUTION_SIZES = ("height", "width", "channels_per_group", "filters_per_group")
 
 
-def convolution(kind: Callable[..., Parameters]) -> Drawing:
+def convolution(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of a convolution, given its class of parameters."""
-    return Drawing(CONVOLUTION, _convolution(kind), CONVOLUTION_SIZES)
+    return draw.Drawing(CONVOLUTION, _convolution(kind), CONVOLUTION_SIZES)
 
 
-def _constant_elements(settings: Settings, convolution: Drawn) -> list[int]:
+def _constant_elements(settings: draw.Settings, convolution: draw.Drawn) -> list[int]:
     _, weights, bias, multipliers, shifts = convolution.steps[0].operands
     assert isinstance(weights, np.ndarray) and isinstance(bias, np.ndarray)
     assert isinstance(multipliers, np.ndarray) and isinstance(shifts, np.ndarray)
@@ -184,13 +173,13 @@ def _constant_elements(settings: Settings, convolution: Drawn) -> list[int]:
 
 def convolution_and_sum(
     kind: Callable[..., Parameters], addition: Callable[..., Parameters]
-) -> Drawing:
+) -> draw.Drawing:
     """Return the drawing of a convolution with an addition of another tensor."""
     first = _convolution(kind)
 
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(settings: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         own = first(settings, data, random)
-        addend = Tensor(
+        addend = draw.Tensor(
             own.result.shape, own.result.dtype, zero_point_of(settings, "addend_zero_point"),
             own.result.layout,
         )  # fmt: skip
@@ -199,25 +188,25 @@ def convolution_and_sum(
             addition, settings, (addend, own.result) if swapped else (own.result, addend), random,
             constant=(int(swapped), _constant_elements(settings, own)),
         )  # fmt: skip
-        operands: list[Input | Result | Array]
-        operands = [Input(1), Result(0)] if swapped else [Result(0), Input(1)]
-        result = Tensor(
+        operands: list[draw.Input | draw.Result | draw.Array]
+        operands = [draw.Input(1), draw.Result(0)] if swapped else [draw.Result(0), draw.Input(1)]
+        result = draw.Tensor(
             own.result.shape, own.result.dtype, parameters.output_zero_point, own.result.layout
         )
-        steps = (*own.steps, parameters_step(parameters, operands))
-        return Drawn((*own.inputs, both[1 - int(swapped)]), steps, result, own.macs)
+        steps = (*own.steps, draw.parameters_step(parameters, operands))
+        return draw.Drawn((*own.inputs, both[1 - int(swapped)]), steps, result, own.macs)
 
     settings = {
         **CONVOLUTION, "addend_zero_point": ZERO_POINTS, "sum_zero_point": ZERO_POINTS,
         "swapped": (0, 1),
     }  # fmt: skip
-    return Drawing(settings, build, CONVOLUTION_SIZES)
+    return draw.Drawing(settings, build, CONVOLUTION_SIZES)
 
 
-def pool(kind: Callable[..., Parameters]) -> Drawing:
+def pool(kind: Callable[..., Parameters]) -> draw.Drawing:
     """Return the drawing of a pool with one scale for data and result."""
 
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+    def build(settings: draw.Settings, data: draw.Tensor | None, random: draw.Random) -> draw.Drawn:
         image = image_of(settings, data, int(settings["channels"]))
         sizes = dict(zip(image.layout, image.shape, strict=True))
         window = (int(settings["window_height"]), int(settings["window_width"]))
@@ -228,13 +217,15 @@ def pool(kind: Callable[..., Parameters]) -> Drawing:
             **common_fields(settings, shape, image.zero_point),
             strides=strides, padding=padding, window=window, layout=image.layout,
         )  # fmt: skip
-        made = Tensor(shape, image.dtype, image.zero_point, image.layout)
+        made = draw.Tensor(shape, image.dtype, image.zero_point, image.layout)
         macs = math.prod(shape) * math.prod(window)
-        return Drawn((image,), (parameters_step(parameters, [Input(0)]),), made, macs)
+        return draw.Drawn(
+            (image,), (draw.parameters_step(parameters, [draw.Input(0)]),), made, macs
+        )
 
     common = {name: values for name, values in COMMON.items() if name != "output_zero_point"}
     settings = {
         **IMAGE, "channels": SIZES, "window_height": FEW, "window_width": FEW, **WINDOW, **common,
         "input_zero_point": ZERO_POINTS,
     }  # fmt: skip
-    return Drawing(settings, build, ("height", "width", "channels"))
+    return draw.Drawing(settings, build, ("height", "width", "channels"))

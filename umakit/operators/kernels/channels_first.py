@@ -10,23 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import Convolution, product
-from umakit.operators.kernels.loops import (
-    TILE,
-    Extent,
-    accumulators,
-    add_to,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    tiles,
-    total_of,
-)
 from umakit.operators.kernels.windows import Axis, Span
-from umakit.tvm_api import PrimExpr, PrimFunc, Stmt, tirx
+from umakit.tvm_api import PrimExpr, PrimFunc, Stmt, int32, tirx
 
 UNROLLED = 4
 """Most columns of a window whose products are added in one go."""
@@ -36,7 +23,7 @@ def conv2d(layer: Convolution) -> PrimFunc:
     """Return the kernel (data, weights, bias, multipliers, shifts, output) of data in NCHW."""
     vertical, horizontal = layer.axes
     data, weights, bias, *_ = layer.buffers
-    accumulator = accumulators(min(TILE, horizontal.outputs), layer.layer.bits)
+    accumulator = ir.accumulators(min(ir.TILE, horizontal.outputs), layer.layer.bits)
     outputs, per_group_in = layer.layer.weights.shape[:2]
     per_group_out = outputs // layer.parameters.groups
 
@@ -44,39 +31,39 @@ def conv2d(layer: Convolution) -> PrimFunc:
         channel = tirx.floordiv(o, int32(per_group_out)) * int32(per_group_in)
         first_row, row_count = vertical.clipped(y)
 
-        def one_tile(first: PrimExpr, width: Extent) -> Stmt:
+        def one_tile(first: PrimExpr, width: ir.Extent) -> Stmt:
             def add_term(c: PrimExpr, ky: PrimExpr, kx: PrimExpr, x: PrimExpr) -> Stmt:
                 iy, ix = vertical.source(y, ky), horizontal.source(first + x, kx)
                 term = product(
                     data[n, channel + c, iy, ix], weights[o, c, ky, kx], layer.zero_point
                 )
-                return add_to(accumulator, x, term)
+                return ir.add_to(accumulator, x, term)
 
             def weight_row(c: PrimExpr, row: PrimExpr) -> Stmt:
                 return _along_row(
                     horizontal, first, width, lambda kx, x: add_term(c, first_row + row, kx, x)
                 )
 
-            return sequence(
+            return ir.sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("position", width, lambda x: set_to(accumulator, x, bias[o])),
-                loops([("input_channel", per_group_in), ("row", row_count)], weight_row),
-                loop("position", width, lambda x: layer.store(
-                    [n, o, y, first + x], total_of(accumulator, x), o
+                ir.loop("position", width, lambda x: ir.set_to(accumulator, x, bias[o])),
+                ir.loops([("input_channel", per_group_in), ("row", row_count)], weight_row),
+                ir.loop("position", width, lambda x: layer.store(
+                    [n, o, y, first + x], ir.total_of(accumulator, x), o
                 )),
             )  # fmt: skip
 
-        return tiles(horizontal.outputs, one_tile)
+        return ir.tiles(horizontal.outputs, one_tile)
 
     extents = [
         ("image", layer.data_shape[0]), ("output_channel", outputs),
         ("output_row", vertical.outputs),
     ]  # fmt: skip
-    return kernel(layer.buffers, loops(extents, one_row))
+    return ir.kernel(layer.buffers, ir.loops(extents, one_row))
 
 
 def _along_row(
-    axis: Axis, first: PrimExpr, width: Extent, add_term: Callable[[PrimExpr, PrimExpr], Stmt]
+    axis: Axis, first: PrimExpr, width: ir.Extent, add_term: Callable[[PrimExpr, PrimExpr], Stmt]
 ) -> Stmt:
     """Return the statements that multiply a row of the window at all positions of a tile.
 
@@ -84,20 +71,17 @@ def _along_row(
     end, one loop adds its products.
 
     Args:
-        axis: columns of the window.
-        first: position of the tile.
-        width: width of the tile.
         add_term: (element of the window, position in the tile) -> statements.
     """
 
     def one_by_one(elements: Callable[[PrimExpr], list[Span]]) -> Stmt:
         def between(kx: PrimExpr, begin: PrimExpr, end: PrimExpr) -> Stmt:
-            return loop("position", end - begin, lambda x: add_term(kx, begin + x))
+            return ir.loop("position", end - begin, lambda x: add_term(kx, begin + x))
 
-        return loop(
+        return ir.loop(
             "kernel_column",
             axis.extent,
-            lambda kx: sequence(*(between(kx, *pair) for pair in elements(kx))),
+            lambda kx: ir.sequence(*(between(kx, *pair) for pair in elements(kx))),
         )
 
     if axis.extent > UNROLLED:
@@ -111,20 +95,14 @@ def _along_row(
         before = [(first_of, tirx.min(begin, end_of))] if axis.reaches_before else []
         return [*before, (end, end_of)] if axis.reaches_after else before
 
-    inside = loop("position", end - begin, lambda x: sequence(*(
+    inside = ir.loop("position", end - begin, lambda x: ir.sequence(*(
         add_term(int32(kx), begin + x) for kx in range(axis.extent)
     )))  # fmt: skip
-    return inside if axis.inside else sequence(inside, one_by_one(outside))
+    return inside if axis.inside else ir.sequence(inside, one_by_one(outside))
 
 
-def _positions(axis: Axis, element: PrimExpr, first: PrimExpr, width: Extent) -> Span:
+def _positions(axis: Axis, element: PrimExpr, first: PrimExpr, width: ir.Extent) -> Span:
     """Return the positions of a tile at which an element of the window is inside the image.
-
-    Args:
-        axis: axis of the window.
-        element: element of the window.
-        first: position of the tile.
-        width: width of the tile.
 
     Returns:
         First position relative to the tile, and end position; the end is smaller for no positions.

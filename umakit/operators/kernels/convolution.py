@@ -10,29 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.kernels.loops import (
-    BLOCK,
-    TILE,
-    Extent,
-    accumulators,
-    add_products,
-    add_to,
-    blocks,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    tiles,
-    total_of,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import ConvolutionParameters, WindowParameters
 from umakit.operators.tensors import Array
-from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 PositionBody = Callable[[PrimExpr, PrimExpr, PrimExpr, Span, Span], Stmt]
 """(image, row, column, rows of the window, its columns) -> statements."""
@@ -87,7 +69,7 @@ class Constants:
         """Return the buffers of a kernel's parameters for the constants."""
         names = ("weights", "bias", "multipliers", "shifts")
         return [
-            buffer(name, array.shape, str(array.dtype))
+            ir.buffer(name, array.shape, str(array.dtype))
             for name, array in zip(names, self.arrays(), strict=True)
         ]
 
@@ -162,9 +144,7 @@ class Convolution:
     """A convolution, with the parts that all its kernels share.
 
     Attributes:
-        parameters: parameters of the operator.
         data_shape: shape of the data in the operator's layout.
-        data_dtype: dtype of the data.
         layer: the constants, weights in the operator's layout.
         zero_point: zero point of the data; 0 if the bias includes it.
     """
@@ -183,8 +163,8 @@ class Convolution:
     @cached_property
     def buffers(self) -> list[Buffer]:
         """Data, weights, bias, multipliers, shifts and output: the parameters of a kernel."""
-        data = buffer("data", self.data_shape, self.data_dtype)
-        output = buffer("output", self.parameters.output_shape, self.parameters.output_dtype)
+        data = ir.buffer("data", self.data_shape, self.data_dtype)
+        output = ir.buffer("output", self.parameters.output_shape, self.parameters.output_dtype)
         return [data, *self.layer.buffers(), output]
 
     @property
@@ -201,7 +181,7 @@ class Convolution:
         """Rescale the sum of an output channel and store it."""
         *_, multipliers, shifts, output = self.buffers
         factor = self.layer.factor(multipliers, shifts, channel)
-        return store_rescaled(output, place, total, factor, self.parameters)
+        return ir.store_rescaled(output, place, total, factor, self.parameters)
 
 
 def conv2d(layer: Convolution) -> PrimFunc:
@@ -214,8 +194,8 @@ def conv2d(layer: Convolution) -> PrimFunc:
     groups, (vertical, horizontal) = layer.parameters.groups, layer.axes
     data, weights, bias, *_ = layer.buffers
     inputs, outputs = layer.data_shape[3] // groups, layer.parameters.output_shape[3] // groups
-    block = min(BLOCK, outputs)
-    accumulator = accumulators(block, layer.layer.bits)
+    block = min(ir.BLOCK, outputs)
+    accumulator = ir.accumulators(block, layer.layer.bits)
     contiguous = groups == 1 and horizontal.dilation == 1
 
     def one_position(n: PrimExpr, y: PrimExpr, x: PrimExpr, rows: Span, columns: Span) -> Stmt:
@@ -225,27 +205,29 @@ def conv2d(layer: Convolution) -> PrimFunc:
             def terms(row: PrimExpr, column: PrimExpr, i: PrimExpr) -> Stmt:
                 ky, kx = rows[0] + row, columns[0] + column
                 iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
-                return add_products(
+                return ir.add_products(
                     accumulator, [shifted(data[n, iy, ix, channel + i], layer.zero_point)],
                     [weights[first + int32(c), ky, kx, i] for c in range(block)],
                 )  # fmt: skip
 
-            return sequence(
+            return ir.sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("channel", block, lambda c: set_to(accumulator, c, bias[first + c])),
+                ir.loop("channel", block, lambda c: ir.set_to(accumulator, c, bias[first + c])),
                 window_loops(rows[1], columns[1], inputs, contiguous, terms),
-                loop("channel", block, lambda c: layer.store(
-                    [n, y, x, first + c], total_of(accumulator, c), first + c
+                ir.loop("channel", block, lambda c: layer.store(
+                    [n, y, x, first + c], ir.total_of(accumulator, c), first + c
                 )),
             )  # fmt: skip
 
-        return loop(
+        return ir.loop(
             "group", groups,
-            lambda group: blocks(outputs, lambda first: one_block(group * int32(outputs) + first)),
+            lambda group: ir.blocks(
+                outputs, lambda first: one_block(group * int32(outputs) + first)
+            ),
         )  # fmt: skip
 
     body = at_positions(layer.data_shape[0], vertical, horizontal, one_position)
-    return kernel(layer.buffers, body)
+    return ir.kernel(layer.buffers, body)
 
 
 def window_loops(
@@ -254,27 +236,23 @@ def window_loops(
     """Loops over a window.
 
     Args:
-        rows, columns: numbers of rows and columns of the window.
-        channels: number of channels of each element.
         contiguous: whether a row of the window and its channels are one run in memory, and one
             loop.
         body: (row, column, channel) -> statements.
     """
     if not contiguous:
-        return loops([("row", rows), ("column", columns), ("input_channel", channels)], body)
+        return ir.loops([("row", rows), ("column", columns), ("input_channel", channels)], body)
 
     def run(row: PrimExpr, i: PrimExpr) -> Stmt:
         return body(row, tirx.floordiv(i, int32(channels)), tirx.floormod(i, int32(channels)))
 
-    return loops([("row", rows), ("product", columns * channels)], run)
+    return ir.loops([("row", rows), ("product", columns * channels)], run)
 
 
 def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBody) -> Stmt:
     """Loops over all positions of a window.
 
     Args:
-        batch: number of images.
-        vertical, horizontal: axes of the window.
         body: (image, row, column) -> statements.
     """
 
@@ -283,7 +261,7 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBod
 
     rows, columns = vertical.outputs, horizontal.outputs
     extents = [("image", batch), ("output_row", rows), ("output_column", columns)]
-    return loops(extents, position)
+    return ir.loops(extents, position)
 
 
 def tiled_conv2d(layer: Convolution) -> PrimFunc:
@@ -297,9 +275,9 @@ def tiled_conv2d(layer: Convolution) -> PrimFunc:
     channels = channel_count(parameters, layer.data_shape)
     outputs = channel_count(parameters, parameters.output_shape)
     last = channels_last(parameters, layer.layer.weights)
-    weights = buffer("weights", last.shape, str(last.dtype))
+    weights = ir.buffer("weights", last.shape, str(last.dtype))
     data, _, bias, *others = layer.buffers
-    accumulator = accumulators(min(TILE, outputs), layer.layer.bits)
+    accumulator = ir.accumulators(min(ir.TILE, outputs), layer.layer.bits)
 
     def one_position(n: PrimExpr, y: PrimExpr, x: PrimExpr, rows: Span, columns: Span) -> Stmt:
         def term(row: PrimExpr, column: PrimExpr, i: PrimExpr, channel: PrimExpr) -> PrimExpr:
@@ -309,23 +287,23 @@ def tiled_conv2d(layer: Convolution) -> PrimFunc:
             value = data[tuple(place(parameters, n, iy, ix, source))]
             return product(value, weights[ky, kx, i, channel], layer.zero_point)
 
-        def one_tile(first: PrimExpr, width: Extent) -> Stmt:
+        def one_tile(first: PrimExpr, width: ir.Extent) -> Stmt:
             window = [("row", rows[1]), ("column", columns[1]), ("input_channel", last.shape[2])]
-            return sequence(
+            return ir.sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("channel", width, lambda c: set_to(accumulator, c, bias[first + c])),
-                loops([*window, ("channel", width)], lambda row, column, i, c: add_to(
+                ir.loop("channel", width, lambda c: ir.set_to(accumulator, c, bias[first + c])),
+                ir.loops([*window, ("channel", width)], lambda row, column, i, c: ir.add_to(
                     accumulator, c, term(row, column, i, first + c)
                 )),
-                loop("channel", width, lambda c: layer.store(
-                    place(parameters, n, y, x, first + c), total_of(accumulator, c), first + c
+                ir.loop("channel", width, lambda c: layer.store(
+                    place(parameters, n, y, x, first + c), ir.total_of(accumulator, c), first + c
                 )),
             )  # fmt: skip
 
-        return tiles(outputs, one_tile)
+        return ir.tiles(outputs, one_tile)
 
     body = at_positions(layer.data_shape[0], vertical, horizontal, one_position)
-    return kernel([data, weights, bias, *others], body)
+    return ir.kernel([data, weights, bias, *others], body)
 
 
 def channels_last(parameters: ConvolutionParameters, weights: Array) -> Array:

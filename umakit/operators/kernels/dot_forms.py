@@ -21,7 +21,6 @@ class DotForm:
     """The properties of a set of dot-product instructions.
 
     Attributes:
-        name: name in descriptions of CPUs.
         window: dtype of the copies of windows.
         positions: most windows multiplied at once.
         channels: output channels of a block of weights.
@@ -29,10 +28,8 @@ class DotForm:
         elements: unit of a window's number of elements; windows are padded to a multiple.
         order: order of the weights of a group; empty for no change.
         depthwise_group: contiguous weights of a channel of a depthwise window.
-        roundings: roundings of results with instructions in the form.
         others: form with the functions for depthwise windows, results and additions; empty for the
             form itself.
-        adds: whether the form has instructions for additions of TensorFlow Lite.
         least_depthwise_weight: least weight of a depthwise convolution that the form can sum.
     """
 
@@ -93,11 +90,7 @@ class DotForm:
         return np.ascontiguousarray(grouped)
 
     def layout(self, window: str) -> str:
-        """Return the layout of packed weights for readers, such as `OHWI16o2i`.
-
-        Args:
-            window: axes of a window's weights, such as `HWI`.
-        """
+        """Return the layout of packed weights for readers, such as `OHWI16o2i`."""
         group = f"{self.group}i" if self.group else ""
         return f"O{window}{self.channels}o{group}"
 

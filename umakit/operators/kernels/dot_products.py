@@ -14,22 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from umakit import tvm_api
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import Constants
 from umakit.operators.kernels.dot_forms import PREFIX, DotForm, rounds
-from umakit.operators.kernels.loops import (
-    ELEMENTWISE,
-    Extent,
-    blocks,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-)
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import CommonScaleParameters, Parameters
 from umakit.operators.tensors import Array
-from umakit.tvm_api import Buffer, PrimExpr, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, int32, tirx
 
 MOST_SUMS = 256
 """Sums of a position that are kept at once, unless fewer are asked for."""
@@ -59,20 +50,19 @@ def call(function: str, *arguments: int | PrimExpr) -> Stmt:
     """Return a statement that calls a C function.
 
     Args:
-        function: name of the C function.
         arguments: TIR expressions; Python integers become int32.
     """
     values = [int32(each) if isinstance(each, int) else each for each in arguments]
     return tirx.Evaluate(tirx.call_extern("int32", function, *values))
 
 
-def address(tensor: Buffer, *indices: Extent) -> PrimExpr:
+def address(tensor: Buffer, *indices: ir.Extent) -> PrimExpr:
     """Return a pointer to an element of a parameter."""
     pointer: PrimExpr = tirx.address_of(tensor[tuple(map(int32, indices))])
     return pointer
 
 
-def local_address(tensor: Buffer, number: Extent) -> PrimExpr:
+def local_address(tensor: Buffer, number: ir.Extent) -> PrimExpr:
     """Return a pointer to an element of a local array of the kernel.
 
     TVM shrinks local arrays to the accessed elements; here all elements count as accessed.
@@ -86,8 +76,6 @@ class Layer:
     """A layer with rescaled sums of products as results.
 
     Attributes:
-        form: the instructions.
-        parameters: parameters of the operator.
         constants: constants, with the zero point of the data in the bias.
         zero_point: value of padding, in the dtype of windows.
     """
@@ -109,15 +97,15 @@ class Layer:
     def buffers(self, weights: Array) -> list[Buffer]:
         """Return the buffers of the constants, with packed weights."""
         _, bias, multipliers, shifts = self.constants.buffers()
-        packed = buffer("weights", [weights.size], str(weights.dtype))
+        packed = ir.buffer("weights", [weights.size], str(weights.dtype))
         return [packed, bias, multipliers, shifts]
 
     def results(
         self,
         output: PrimExpr,
         sums: PrimExpr,
-        first: Extent,
-        count: Extent,
+        first: ir.Extent,
+        count: ir.Extent,
         constants: Sequence[Buffer],
     ) -> Stmt:
         """Return the call that rescales a row of sums.
@@ -125,7 +113,6 @@ class Layer:
         Args:
             output, sums: pointers.
             first: first channel of the row.
-            count: number of channels.
             constants: buffers of bias, multipliers and shifts.
         """
         parameters = self.parameters
@@ -147,9 +134,6 @@ class Windows:
     """Windows multiplied at once.
 
     Attributes:
-        first: pointer to the first element of the first window.
-        step: distance between windows.
-        count: number of windows.
         elements: number of elements of a padded window.
         results: (window, channel) -> pointer to the result.
     """
@@ -158,15 +142,13 @@ class Windows:
     step: int
     count: int
     elements: int
-    results: Callable[[PrimExpr, Extent], PrimExpr]
+    results: Callable[[PrimExpr, ir.Extent], PrimExpr]
 
 
 def sums_at_once(form: DotForm, outputs: int, most: int) -> int:
     """Return the number of sums of a position kept at once.
 
     Args:
-        form: the instructions.
-        outputs: output channels of a group.
         most: largest number of sums, of whole blocks of weights.
     """
     return min(most, form.blocks(outputs) * form.channels)
@@ -178,17 +160,12 @@ def multiply_windows(
     windows: Windows,
     outputs: int,
     most_sums: int,
-    group: Extent = 0,
+    group: ir.Extent = 0,
 ) -> Stmt:
     """Return statements that multiply windows by the weights of all channels of a group.
 
     Args:
-        layer: the layer.
         constants: buffers of packed weights, bias, multipliers and shifts.
-        windows: the windows.
-        outputs: output channels of a group.
-        most_sums: sums of a position kept at once.
-        group: number of the group.
     """
     form, (weights, *others) = layer.form, constants
     width = sums_at_once(form, outputs, most_sums)
@@ -196,26 +173,26 @@ def multiply_windows(
     whole = form.blocks(outputs) * form.channels * windows.elements
     group_start, group_channel = int32(group) * int32(whole), int32(group) * int32(outputs)
 
-    def tile(first: Extent, count: int) -> Stmt:
+    def tile(first: ir.Extent, count: int) -> Stmt:
         start = group_start + int32(first) * int32(windows.elements)
         channel = group_channel + int32(first)
-        return sequence(
+        return ir.sequence(
             call(
                 form.function("products"), local_address(sums, 0), width,
                 windows.first, windows.step, windows.count,
                 address(weights, start), windows.elements, form.blocks(count),
             ),
-            loop("position", windows.count, lambda p: layer.results(
+            ir.loop("position", windows.count, lambda p: layer.results(
                 windows.results(p, channel), local_address(sums, p * int32(width)), channel, count,
                 others,
             )),
         )  # fmt: skip
 
-    tiles = loop("tile", outputs // width, lambda t: tile(t * int32(width), width))
+    tiles = ir.loop("tile", outputs // width, lambda t: tile(t * int32(width), width))
     parts = [tiles] if outputs >= width else []
     if outputs % width:
         parts.append(tile(outputs - outputs % width, outputs % width))
-    return sequence(tirx.AllocBuffer(sums), *parts)
+    return ir.sequence(tirx.AllocBuffer(sums), *parts)
 
 
 def dense(
@@ -230,27 +207,23 @@ def dense(
     """Return the kernel of a matrix product.
 
     Args:
-        form: the instructions.
-        parameters: parameters of the operator.
         shape: [rows, inputs] of the data.
-        dtype: dtype of the data.
         constants: weights int8[O, I].
         positions: rows multiplied at once; 0 for the maximum.
-        most_sums: sums of a row kept at once.
     """
     rows, inputs = shape
     layer = Layer.of(form, parameters, dtype, constants, form.window)
     packed = form.packed(constants.weights)
     buffers = layer.buffers(packed)
-    data = buffer("data", shape, dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    data = ir.buffer("data", shape, dtype)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
     outputs, elements = len(constants.bias), form.filled(inputs)
     count = min(positions or form.positions, rows)
     copies = not lie_as_copied(form, dtype, inputs)
     windows = tirx.decl_buffer([count * elements], form.window, "windows", scope="local")
 
     def at_rows(first: PrimExpr) -> Stmt:
-        copy = loop("row", count if copies else 0, lambda row: call(
+        copy = ir.loop("row", count if copies else 0, lambda row: call(
             form.function(f"copy_{dtype}"), local_address(windows, row * int32(elements)),
             address(data, first + row, 0), inputs,
         ))  # fmt: skip
@@ -259,15 +232,15 @@ def dense(
             elements, count, elements,
             lambda p, channel: address(output, first + p, channel),
         )  # fmt: skip
-        return sequence(
+        return ir.sequence(
             *([copy] if copies else []), multiply_windows(layer, buffers, here, outputs, most_sums)
         )
 
-    body = blocks(rows, at_rows, count, "row_block")
+    body = ir.blocks(rows, at_rows, count, "row_block")
     if copies:
-        body = sequence(tirx.AllocBuffer(windows), *filled_up(windows, count, inputs), body)
+        body = ir.sequence(tirx.AllocBuffer(windows), *filled_up(windows, count, inputs), body)
     arrays = [packed.reshape(-1), *layer.constants.arrays()[1:]]
-    return kernel([data, *buffers, output], body), arrays, form.layout("I")
+    return ir.kernel([data, *buffers, output], body), arrays, form.layout("I")
 
 
 def lie_as_copied(form: DotForm, dtype: str, elements: int) -> bool:
@@ -286,15 +259,8 @@ def filled_up(windows: Buffer, count: int, elements: int) -> list[Stmt]:
 def addition(
     form: DotForm, parameters: CommonScaleParameters, shape: tuple[int, ...], dtype: str
 ) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output) of an addition of TensorFlow Lite.
-
-    Args:
-        form: the instructions.
-        parameters: parameters of the operator.
-        shape: shape of both operands and the result.
-        dtype: dtype of operands and result.
-    """
-    left, right, output = (buffer(name, shape, dtype) for name in ("left", "right", "output"))
+    """Return the kernel (left, right, output) of an addition of TensorFlow Lite."""
+    left, right, output = (ir.buffer(name, shape, dtype) for name in ("left", "right", "output"))
     origin = [0] * len(shape)
     factors = zip(parameters.multipliers, parameters.shifts, strict=True)
     body = call(
@@ -303,4 +269,4 @@ def addition(
         *parameters.zero_points, parameters.left_shift, *(n for factor in factors for n in factor),
         parameters.output_zero_point, *parameters.clip,
     )  # fmt: skip
-    return kernel([left, right, output], body).with_attr(ELEMENTWISE, True)
+    return ir.kernel([left, right, output], body).with_attr(ir.ELEMENTWISE, True)

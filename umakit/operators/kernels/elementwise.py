@@ -6,52 +6,65 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from umakit import tvm_api
-from umakit.operators.kernels.loops import (
-    bound,
-    buffer,
-    buffers,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    store_rescaled,
-    unflatten,
-)
+from umakit.operators.kernels import loops as ir
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import CommonScaleParameters, Parameters
 from umakit.operators.registry import Shapes
-from umakit.tvm_api import Expr, PrimExpr, Stmt, tirx
+from umakit.tvm_api import Buffer, Expr, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 Combine = Callable[[PrimExpr, PrimExpr], tuple[Sequence[Stmt], PrimExpr]]
 """(left element, right element) -> statements, int32 value to rescale."""
 
 
-def binary_kernel(
-    parameters: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
-) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output) of an elementwise operator with broadcasting.
+def elementwise_kernel(
+    parameters: Parameters,
+    shapes: Shapes,
+    dtypes: list[str],
+    names: Sequence[str],
+    one: Callable[..., Stmt],
+    tables: int = 0,
+    variable: str = "i",
+) -> PrimFunc:
+    """Return the kernel (operands, output) of an elementwise operator with broadcasting.
 
     Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of left and right.
+        one: (output, indices, element of each operand, tables) -> statements that store a result.
+        tables: number of operands, the last ones, that `one` gets as buffers.
+        variable: name of the loop's variable in C.
+    """
+    operands = ir.buffers(names, shapes, dtypes)
+    output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
+    count = len(operands) - tables
+
+    def at(i: PrimExpr) -> Stmt:
+        place = ir.unflatten(i, parameters.output_shape)
+        elements = [
+            operand[tuple(broadcast(place, shape))]
+            for operand, shape in zip(operands[:count], shapes[:count], strict=True)
+        ]
+        return one(output, place, *elements, *operands[count:])
+
+    body = ir.loop(variable, math.prod(parameters.output_shape), at)
+    return ir.kernel([*operands, output], body)
+
+
+def binary_kernel(
+    parameters: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
+) -> PrimFunc:
+    """Return the kernel (left, right, output) of an operator that rescales a combined value.
+
+    Args:
         combine: (left element, right element) -> statements and value.
         by: multiplier and shift of the combined value.
     """
-    operands = buffers(("left", "right"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(by[0]), int32(by[1]))
 
-    def one(i: PrimExpr) -> Stmt:
-        place = unflatten(i, parameters.output_shape)
-        left, right = (
-            operand[tuple(broadcast(place, shape))]
-            for operand, shape in zip(operands, shapes, strict=True)
-        )
+    def one(output: Buffer, place: list[PrimExpr], left: PrimExpr, right: PrimExpr) -> Stmt:
         statements, value = combine(left, right)
-        return sequence(*statements, store_rescaled(output, place, value, factor, parameters))
+        return ir.sequence(*statements, ir.store_rescaled(output, place, value, factor, parameters))
 
-    return kernel([*operands, output], loop("index", math.prod(parameters.output_shape), one))
+    names = ("left", "right")
+    return elementwise_kernel(parameters, shapes, dtypes, names, one, variable="index")
 
 
 def on_common_scale(
@@ -65,7 +78,7 @@ def on_common_scale(
     ):  # fmt: skip
         shifted = (int32(element) - int32(zero_point)) * int32(1 << parameters.left_shift)
         product = requantize(shifted, int32(by), int32(shift), parameters.arithmetic)
-        part, value = bound(f"scaled_{name}", product)
+        part, value = ir.bound(f"scaled_{name}", product)
         statements += part
         values.append(value)
     return statements, (values[0], values[1])

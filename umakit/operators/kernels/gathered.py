@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 
 from umakit import tvm_api
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import (
     Convolution,
     image_size,
@@ -20,21 +21,7 @@ from umakit.operators.kernels.convolution import (
     shifted,
     window_loops,
 )
-from umakit.operators.kernels.loops import (
-    BLOCK,
-    accumulators,
-    add_products,
-    blocks,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    set_to,
-    total_with,
-    unflatten,
-)
-from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 Position = tuple[PrimExpr, PrimExpr, PrimExpr]
 """Image, row and column of the result."""
@@ -50,7 +37,9 @@ def suits(layer: Convolution) -> bool:
     """Whether the kernel of this file is the fastest."""
     weights = layer.layer.weights
     return (
-        layer.parameters.groups == 1 and weights[0].size >= SHORT_WINDOW and len(weights) >= BLOCK
+        layer.parameters.groups == 1
+        and weights[0].size >= SHORT_WINDOW
+        and len(weights) >= ir.BLOCK
     )
 
 
@@ -62,51 +51,50 @@ def conv2d(layer: Convolution) -> PrimFunc:
     places = (layer.data_shape[0], rows, columns)
     count = min(POSITIONS, math.prod(places))
     data, weights, bias, *_ = layer.buffers
-    accumulator = accumulators(count * BLOCK, layer.layer.bits)
+    accumulator = ir.accumulators(count * ir.BLOCK, layer.layer.bits)
     kind = tvm_api.dtype_of(shifted(data[(int32(0),) * 4], layer.zero_point))
     windows = tirx.decl_buffer([count, elements], kind, "windows", scope="local")
 
     def position(first: PrimExpr, p: PrimExpr) -> Position:
-        n, y, x = unflatten(first + p, places)
+        n, y, x = ir.unflatten(first + p, places)
         return n, y, x
 
     def one_block(first: PrimExpr, channel: PrimExpr) -> Stmt:
         def result(p: PrimExpr, c: PrimExpr) -> Stmt:
-            total = total_with(accumulator, p * int32(BLOCK) + c, bias[channel + c])
+            total = ir.total_with(accumulator, p * int32(ir.BLOCK) + c, bias[channel + c])
             at = place(layer.parameters, *position(first, p), channel + c)
             return layer.store(at, total, channel + c)
 
         def products(i: PrimExpr) -> Stmt:
             factors = [
-                weights[(channel + int32(c), *unflatten(i, shape[1:]))] for c in range(BLOCK)
+                weights[(channel + int32(c), *ir.unflatten(i, shape[1:]))] for c in range(ir.BLOCK)
             ]
-            return add_products(accumulator, [windows[int32(p), i] for p in range(count)], factors)
+            return ir.add_products(
+                accumulator, [windows[int32(p), i] for p in range(count)], factors
+            )
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(accumulator),
-            loop("sum_index", count * BLOCK, lambda i: set_to(accumulator, i, int32(0))),
-            loop("product", elements, products),
-            loops([("position", count), ("channel", BLOCK)], result),
+            ir.loop("sum_index", count * ir.BLOCK, lambda i: ir.set_to(accumulator, i, int32(0))),
+            ir.loop("product", elements, products),
+            ir.loops([("position", count), ("channel", ir.BLOCK)], result),
         )
 
     def at_positions(first: PrimExpr) -> Stmt:
-        copy = loop("position", count, lambda p: _copy(layer, windows, position(first, p), p))
-        return sequence(
-            tirx.AllocBuffer(windows), copy, blocks(outputs, lambda c: one_block(first, c))
+        copy = ir.loop("position", count, lambda p: _copy(layer, windows, position(first, p), p))
+        return ir.sequence(
+            tirx.AllocBuffer(windows), copy, ir.blocks(outputs, lambda c: one_block(first, c))
         )
 
-    body = blocks(math.prod(places), at_positions, count, "position_block")
-    return kernel(layer.buffers, body)
+    body = ir.blocks(math.prod(places), at_positions, count, "position_block")
+    return ir.kernel(layer.buffers, body)
 
 
 def _copy(layer: Convolution, windows: Buffer, place_of: Position, number: PrimExpr) -> Stmt:
     """Return statements that copy a window in the order of its weights.
 
     Args:
-        layer: the convolution.
         windows: buffer of the copy, [window, element].
-        place_of: image, row and column of the window.
-        number: index of the window in `windows`.
     """
     (n, y, x), (vertical, horizontal) = place_of, layer.axes
     elements = tvm_api.buffer_shape(windows)[1]
@@ -124,7 +112,7 @@ def _copy(layer: Convolution, windows: Buffer, place_of: Position, number: PrimE
         return tirx.BufferStore(windows, value, [number, index])
 
     if planes:
-        moved = loops(
+        moved = ir.loops(
             [("input_channel", channels), ("row", rows), ("column", columns)],
             lambda i, row, column: move(row, column, i),
         )
@@ -133,6 +121,6 @@ def _copy(layer: Convolution, windows: Buffer, place_of: Position, number: PrimE
     if not layer.pads:
         return moved
     zero = tirx.const(0, tvm_api.buffer_dtype(windows))
-    fill = loop("product", elements, lambda i: tirx.BufferStore(windows, zero, [number, i]))
+    fill = ir.loop("product", elements, lambda i: tirx.BufferStore(windows, zero, [number, i]))
     partial = tirx.Or(rows < int32(vertical.extent), columns < int32(horizontal.extent))
-    return sequence(tirx.IfThenElse(partial, fill, None), moved)
+    return ir.sequence(tirx.IfThenElse(partial, fill, None), moved)

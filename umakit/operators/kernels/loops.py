@@ -15,7 +15,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.numeric.requantize import add_and_clamp, requantize
 from umakit.operators.parameters import Parameters
-from umakit.tvm_api import Buffer, PrimExpr, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, int32, tirx
 
 KEEPS_NAMES = "umakit.keeps_names"
 BIAS_HAS_ZERO_POINT = "umakit.bias_has_zero_point"
@@ -44,16 +44,6 @@ BLOCK = 4
 
 Extent = int | PrimExpr
 """A number of turns or elements: a constant, or an expression of int32."""
-
-
-def int32(value: Extent) -> PrimExpr:
-    """A 32-bit constant, or an expression converted to 32 bits."""
-    return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
-
-
-def int64(value: Extent) -> PrimExpr:
-    """A 64-bit constant, or an expression converted to 64 bits."""
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
 
 
 def buffer(name: str, shape: Sequence[int], dtype: str) -> Buffer:
@@ -114,9 +104,6 @@ def loop(name: str, extent: Extent, body: Callable[[PrimExpr], Stmt], independen
     """`for name in range(extent)`; a loop of one turn becomes its body.
 
     Args:
-        name: name of the variable.
-        extent: number of turns.
-        body: function from the variable to statements.
         independent: 0 for unknown. Otherwise turns may run at the same time, each range of turns
             with working memory of its own, for any turn of the outer loops: the turns write
             different elements of the output, which no other turn reads, and read no working memory
@@ -195,7 +182,6 @@ def tiles(count: int, body: Callable[[PrimExpr, Extent], Stmt]) -> Stmt:
     """`count` channels in tiles of at most `TILE`.
 
     Args:
-        count: number of channels.
         body: (first channel, number of channels) -> statements.
     """
     if count <= TILE:
@@ -220,11 +206,8 @@ def blocks(
     no code of its own.
 
     Args:
-        count: number of channels or positions.
         body: (first element of a block) -> statements, which write no other elements of the output
             and are independent of other blocks, see `loop`.
-        size: size of a block.
-        name: name of the loop over blocks in C.
     """
     if count <= size:
         return body(int32(0))
@@ -246,11 +229,8 @@ def store_rescaled(
     """Store a requantized sum: rescaled to the output's scale, plus zero point, clipped.
 
     Args:
-        output: buffer of the result.
-        indices: indices of the element.
         value: an int32 or int64 expression (see `requantize`).
         factor: multiplier and shift.
-        parameters: parameters of the operator, for the output.
     """
     statements, scaled = bound("scaled", requantize(value, *factor, parameters.arithmetic))
     store = store_shifted(output, indices, scaled, parameters.output_zero_point, parameters)
@@ -297,8 +277,6 @@ def kernel(parameters: Sequence[Buffer], body: Stmt, *, inside: bool = False) ->
     """Return a prim func that fusion ignores, without blocks for the CPU's scheduling rules.
 
     Args:
-        parameters: buffers, the output last.
-        body: statements.
         inside: whether indices that depend on data are in range for all data.
     """
     attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN, KEEPS_NAMES: True}

@@ -7,34 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from umakit import tvm_api
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import at_positions, channel_count, image_size, place
-from umakit.operators.kernels.loops import (
-    TILE,
-    Extent,
-    buffer,
-    int32,
-    kernel,
-    loop,
-    loops,
-    sequence,
-    store_clipped,
-    tiles,
-)
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import Pair, Pool2d
 from umakit.operators.registry import KernelOfOperands, Shapes
-from umakit.tvm_api import PrimExpr, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 
 def pool_of_operands(reduction: Callable[[int, PrimExpr], WindowReduction]) -> KernelOfOperands:
     """Return a function that makes the kernel (data, output) of a pool without change of scale."""
 
-    def function(parameters: Any, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-        output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    def function(parameters: Any, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
+        output = ir.buffer("output", parameters.output_shape, parameters.output_dtype)
 
         def store(at: list[PrimExpr], value: PrimExpr, _: PrimExpr) -> Stmt:
-            return store_clipped(output, at, value, parameters)
+            return ir.store_clipped(output, at, value, parameters)
 
         dilation = getattr(parameters, "dilation", (1, 1))
         return pool_kernel(parameters, shapes[0], dtypes[0], [output], reduction, store, dilation)
@@ -46,27 +34,24 @@ def pool_kernel(
     parameters: Pool2d,
     data_shape: tuple[int, ...],
     data_dtype: str,
-    results: list[tvm_api.Buffer],
+    results: list[Buffer],
     reduction: Callable[[int, PrimExpr], WindowReduction],
     store: Callable[[list[PrimExpr], PrimExpr, PrimExpr], Stmt],
     dilation: Pair = (1, 1),
-) -> tvm_api.PrimFunc:
+) -> PrimFunc:
     """Return the kernel (data, results) of a pool.
 
     In NHWC the channels of a position are computed together, in NCHW one after the other.
 
     Args:
-        parameters: parameters of the operator.
         data_shape: [N, H, W, C] or [N, C, H, W], by the layout of the parameters.
-        data_dtype: dtype of the data.
         results: buffers after the data, the output last.
         reduction: (channels computed together, elements of the window) -> the reduction.
         store: (indices, int32 result, elements of the window) -> statement.
-        dilation: distance of the window's rows and columns.
     """
     batch, channels = data_shape[0], channel_count(parameters, data_shape)
     planes = parameters.layout == "NCHW"
-    data = buffer("data", data_shape, data_dtype)
+    data = ir.buffer("data", data_shape, data_dtype)
     vertical, horizontal = _axes(parameters, data_shape, dilation)
 
     def one_position(
@@ -80,27 +65,27 @@ def pool_kernel(
             ix = horizontal.source(x, in_columns[0] + column)
             return int32(data[tuple(place(parameters, n, iy, ix, c))])
 
-        def one_tile(first: PrimExpr, width: Extent) -> Stmt:
-            kind = reduction(1 if planes else min(TILE, channels), elements)
+        def one_tile(first: PrimExpr, width: ir.Extent) -> Stmt:
+            kind = reduction(1 if planes else min(ir.TILE, channels), elements)
             window = [("row", in_rows[1]), ("column", in_columns[1]), ("channel", width)]
-            return sequence(
+            return ir.sequence(
                 tirx.AllocBuffer(kind.results),
-                loop("channel", width, kind.start),
-                loops(window, lambda row, column, c: kind.update(
+                ir.loop("channel", width, kind.start),
+                ir.loops(window, lambda row, column, c: kind.update(
                     c, element(row, column, first + c)
                 )),
-                loop("channel", width, lambda c: kind.finish(c, lambda value: store(
+                ir.loop("channel", width, lambda c: kind.finish(c, lambda value: store(
                     place(parameters, n, y, x, first + c), value, elements
                 ))),
             )  # fmt: skip
 
         if planes:
             return one_tile(tirx.floormod(image, int32(channels)), 1)
-        return tiles(channels, one_tile)
+        return ir.tiles(channels, one_tile)
 
     images = batch * channels if planes else batch
     body = at_positions(images, vertical, horizontal, one_position)
-    return kernel([data, *results], body)
+    return ir.kernel([data, *results], body)
 
 
 def _axes(parameters: Pool2d, data_shape: tuple[int, ...], dilation: Pair) -> tuple[Axis, Axis]:
@@ -130,7 +115,7 @@ class WindowReduction:
         finish: (channel, int32 result -> statement) -> statements after the window.
     """
 
-    results: tvm_api.Buffer
+    results: Buffer
     start: Callable[[PrimExpr], Stmt]
     update: Callable[[PrimExpr, PrimExpr], Stmt]
     finish: Callable[[PrimExpr, Callable[[PrimExpr], Stmt]], Stmt]

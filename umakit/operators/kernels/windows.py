@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from umakit.operators.kernels.loops import int32
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.tvm_api import PrimExpr, int32, tirx
 
 Span = tuple[PrimExpr, PrimExpr]
 """First element of a window's axis that is inside the image, and how many there are."""
@@ -17,12 +16,9 @@ class Axis:
     """Rows or columns of a sliding window.
 
     Attributes:
-        size: size of the image.
-        outputs: number of positions of the window.
         extent: number of elements of the window.
         stride: distance between positions.
         dilation: distance between elements.
-        before: padding before the image.
     """
 
     size: int
@@ -50,8 +46,7 @@ class Axis:
 
     @property
     def leaves(self) -> bool:
-        """Whether a window lies completely outside the image; `clipped` may then return a negative
-        count."""
+        """Whether a window lies outside the image, where `clipped` may count below 0."""
         reach = (self.extent - 1) * self.dilation
         last = (self.outputs - 1) * self.stride - self.before
         return self.before > reach or last >= self.size
@@ -62,9 +57,6 @@ class Axis:
 
     def clipped(self, position: PrimExpr) -> Span:
         """Return the first element of the window inside the image, and the number of such elements.
-
-        Args:
-            position: position of the window.
 
         Returns:
             32-bit expressions; a negative count means none.

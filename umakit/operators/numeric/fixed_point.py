@@ -42,11 +42,7 @@ OWN = "own:"
 
 @dataclass(frozen=True)
 class OwnRounding:
-    """A backend's own rounding: a C function (sum, multiplier, shift) of int32 -> int32.
-
-    Attributes:
-        function: name of the C function.
-    """
+    """A backend's own rounding: a C function (sum, multiplier, shift) of int32 -> int32."""
 
     function: str
 

@@ -7,10 +7,9 @@ Python's integers for tables, `in_fixed_point` with TIR for kernels.
 
 from __future__ import annotations
 
-from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import high_product, shift_right_rounding
 from umakit.operators.numeric.requantize import header_call
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.tvm_api import Expr, PrimExpr, Stmt, tirx
 
 LARGEST = 2**29 - 1
 """Largest integer that is taken here; the reference divides larger ones by 4 first."""
@@ -50,7 +49,7 @@ def _saturated(value: int) -> int:
     return min(max(value, -(2**31)), INT32_MAX)
 
 
-def in_fixed_point(value: PrimExpr) -> tuple[list[tvm_api.Stmt], PrimExpr, PrimExpr]:
+def in_fixed_point(value: PrimExpr) -> tuple[list[Stmt], PrimExpr, PrimExpr]:
     """Return statements, and int32 expressions of multiplier and shift of 1 / sqrt(value).
 
     Args:
@@ -100,5 +99,5 @@ def _int32(value: int) -> PrimExpr:
     return tirx.IntImm("int32", value)
 
 
-def _widened(expression: tvm_api.Expr, bits: int) -> PrimExpr:
+def _widened(expression: Expr, bits: int) -> PrimExpr:
     return header_call("saturate", expression.astype("int64") * tirx.IntImm("int64", 1 << bits))

@@ -64,8 +64,6 @@ def requantize(
     Args:
         value: an int32 expression; an int64 expression for `Arithmetic.EVEN`, and for multipliers
             of 15 bits (`multipliers.reduced_multipliers`), where the factor is `2**(shift - 15)`.
-        multiplier, shift: integer expressions from `fixed_point`.
-        rounding: rounding of the result.
     """
     factor = (multiplier.astype("int32"), shift.astype("int32"))
     if isinstance(rounding, OwnRounding):

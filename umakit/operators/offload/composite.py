@@ -214,10 +214,7 @@ class Binary(Composite):
 
     def _shape_arguments(self) -> dict[str, int]:
         if not self.broadcasts:
-            elements = 1
-            for extent in self.data_shape:
-                elements *= extent
-            return {"elements": elements}
+            return {"elements": math.prod(self.data_shape)}
         arguments: dict[str, int] = {}
         for side, shape in (("left", self.data_shape), ("right", self.right_shape)):
             four = (1,) * (4 - len(shape)) + shape

@@ -50,7 +50,6 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal:
 
     Args:
         wanted: one or several numbers; a pair in a list is rows x columns.
-        name: name of the pair, for the message.
         read: parameters -> (rows, columns).
         refusal: rest of the message, before the list of supported pairs.
     """
@@ -67,11 +66,7 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal:
 
 
 def listed_pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[int, int]]:
-    """Return the (rows, columns) pairs of a constraint.
-
-    Raises:
-        BackendError: the constraint is no list of sizes.
-    """
+    """Return the (rows, columns) pairs of a constraint."""
     items = list(wanted) if isinstance(wanted, Iterable) else [wanted]
     pairs = [(item, item) if isinstance(item, int) else tuple(item) for item in items]
     for pair in pairs:
@@ -83,11 +78,7 @@ def listed_pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[in
 
 
 def checked_names(wanted: Names, name: str, names: Sequence[str]) -> list[str] | None:
-    """Return the given names if all of them exist; None for any.
-
-    Raises:
-        BackendError: a name does not exist.
-    """
+    """Return the given names if all of them exist; None for any."""
     given = _listed(wanted)
     for item in given or ():
         if item not in names:
@@ -160,7 +151,8 @@ def padding_is(wanted: Padding) -> Constraint:
         if layer.padding in [_places(item, layer) for item in items]:
             return ""
         offered = _or([_padding_text(item) for item in items])
-        return f"padding {_sides(layer.padding)}: the accelerator pads {offered}"
+        sides = ",".join(str(n) for n in layer.padding)
+        return f"padding {sides} (top, left, bottom, right): the accelerator pads {offered}"
 
     return check
 
@@ -168,11 +160,7 @@ def padding_is(wanted: Padding) -> Constraint:
 def listed_paddings(
     wanted: str | int | Sides | Iterable[str | int | Sides],
 ) -> list[str | int | Sides]:
-    """Return the paddings of a constraint.
-
-    Raises:
-        BackendError: a padding is unknown.
-    """
+    """Return the paddings of a constraint."""
     if isinstance(wanted, (str, int)) or _is_sides(wanted):
         wanted = [wanted]
     found = list(wanted)
@@ -234,10 +222,6 @@ def _by(pair: Sequence[int]) -> str:
     return "x".join(str(n) for n in pair)
 
 
-def _sides(padding: Sequence[int]) -> str:
-    return ",".join(str(n) for n in padding) + " (top, left, bottom, right)"
-
-
 def _padding_text(item: str | int | Sides) -> str:
     if isinstance(item, tuple):
         return ",".join(str(n) for n in item)
@@ -253,11 +237,6 @@ def check_function(function: object, what: str, arguments: int) -> None:
 
     Args:
         function: a function, or None for none.
-        what: purpose of the function, for messages.
-        arguments: number of arguments of the call.
-
-    Raises:
-        BackendError: the object is no function, or takes another number of arguments.
     """
     if function is None:
         return

@@ -26,7 +26,6 @@ class Match:
     """The calls replaced by one driver call.
 
     Attributes:
-        operator: the call of the integer operator.
         addition: the call of the addition of the result and another tensor, or None.
         side: position of the operator's result among the operands of the addition.
         follower: the call of a clip, relu or requantize of the result, or None.

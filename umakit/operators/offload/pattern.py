@@ -17,15 +17,6 @@ from umakit import tvm_api
 from umakit.errors import short_path
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Composite, Shape
-from umakit.operators.offload.constraints import (
-    Constraint,
-    Names,
-    OtherLayout,
-    OtherOperator,
-    Padding,
-    Pairs,
-    check_function,
-)
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
 from umakit.operators.offload.rounding import own_rounding, rounded_by
 from umakit.operators.parameters import PREFIX, Pair, Parameters
@@ -95,7 +86,7 @@ class OperatorPattern:
     """File and line of the call that made it."""
 
     name: str
-    dtypes: Names = field(default="int8", kw_only=True)
+    dtypes: _c.Names = field(default="int8", kw_only=True)
     requantize: bool = field(default=False, kw_only=True)
     predicate: OwnPredicate | None = field(default=None, kw_only=True)
 
@@ -112,7 +103,7 @@ class OperatorPattern:
         for item in fields(self):
             if isinstance(given := getattr(self, item.name), Iterator):
                 object.__setattr__(self, item.name, list(given))
-        check_function(self.predicate, f"predicate of pattern {self.name}", 1)
+        _c.check_function(self.predicate, f"predicate of pattern {self.name}", 1)
         assert self.constraints is not None  # refuses invalid constraints now
 
     def __iter__(self) -> Iterator[Any]:
@@ -160,7 +151,6 @@ class OperatorPattern:
         """Return the parameters of a composite.
 
         Args:
-            match: calls of the composite.
             arrays: weights, bias, multipliers and shifts; default: constants among the operands.
 
         Raises:
@@ -218,16 +208,15 @@ class OperatorPattern:
         return f"relax.{PREFIX}{self.OPERATOR.operator}"
 
     def accepts(self, layer: Composite) -> bool | str:
-        """Return True if the accelerator can compute an operator, else the reason of the
-        refusal."""
+        """Return True if the accelerator can compute an operator, else the reason why not."""
         reasons = self.broken(layer)
-        others = [reason for reason in reasons if isinstance(reason, OtherOperator)]
+        others = [reason for reason in reasons if isinstance(reason, _c.OtherOperator)]
         if others:
             return others[0]
         if reasons:
             # Regions get the layout of patterns, so the layout is the last reason to report.
-            telling = [reason for reason in reasons if not isinstance(reason, OtherLayout)]
-            return "; ".join(dict.fromkeys(telling)) if telling else OtherLayout(reasons[0])
+            telling = [reason for reason in reasons if not isinstance(reason, _c.OtherLayout)]
+            return "; ".join(dict.fromkeys(telling)) if telling else _c.OtherLayout(reasons[0])
         return True if self.predicate is None else self.predicate(layer)
 
     def broken(self, layer: Composite) -> list[str]:
@@ -235,11 +224,11 @@ class OperatorPattern:
         return [reason for reason in (check(layer) for check in self.constraints) if reason]
 
     @cached_property
-    def constraints(self) -> tuple[Constraint, ...]:
+    def constraints(self) -> tuple[_c.Constraint, ...]:
         """Return all constraints."""
         return tuple(self._constraints())
 
-    def _constraints(self) -> list[Constraint]:
+    def _constraints(self) -> list[_c.Constraint]:
         return _c.types(self.dtypes)
 
 
@@ -257,15 +246,15 @@ class WindowPattern(OperatorPattern):
         layouts: layout of data and result, `"NHWC"` or `"NCHW"`.
     """
 
-    strides: Pairs = field(default=None, kw_only=True)
-    padding: Padding = field(default=None, kw_only=True)
+    strides: _c.Pairs = field(default=None, kw_only=True)
+    padding: _c.Padding = field(default=None, kw_only=True)
     batch: int | None = field(default=1, kw_only=True)
     channel_multiple: int | None = field(default=None, kw_only=True)
-    layouts: Names = field(default="NHWC", kw_only=True)
+    layouts: _c.Names = field(default="NHWC", kw_only=True)
 
     def _window_constraints(
-        self, sizes: Pairs, name: str, read: Callable[[Any], Pair]
-    ) -> list[Constraint]:
+        self, sizes: _c.Pairs, name: str, read: Callable[[Any], Pair]
+    ) -> list[_c.Constraint]:
         """Return the constraints on a window; `read` returns rows and columns, called `name`."""
         return [
             _c.one_of_pairs(sizes, name, read, "the accelerator has"),
@@ -275,13 +264,13 @@ class WindowPattern(OperatorPattern):
             _c.padding_is(self.padding),
         ]
 
-    def _image_constraints(self) -> list[Constraint]:
+    def _image_constraints(self) -> list[_c.Constraint]:
         return [
             _c.at_most(self.batch, "images", lambda layer: layer.batch),
             _c.one_of(
                 _c.checked_names(self.layouts, "layout", _c.LAYOUTS),
                 lambda layer: layer.data_layout,
-                lambda found, few: OtherLayout(f"layout {found}: the accelerator reads {few}"),
+                lambda found, few: _c.OtherLayout(f"layout {found}: the accelerator reads {few}"),
             ),
         ]
 

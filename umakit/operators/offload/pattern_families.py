@@ -107,11 +107,7 @@ class WeightedPattern(OperatorPattern):
         }
 
     def _check_stored(self) -> None:
-        """Refuse unknown forms of arrays.
-
-        Raises:
-            BackendError: a dtype is unknown, or multipliers of 31 bits are int16.
-        """
+        """Refuse unknown forms of arrays."""
         given = {"multipliers": self.multiplier_dtype, "shifts": self.shift_dtype}
         for name, dtype in given.items():
             if dtype not in STORED_AS[name]:

@@ -11,22 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from umakit.operators.kernels import loops as ir
 from umakit.operators.kernels.convolution import product
-from umakit.operators.kernels.loops import (
-    accumulators,
-    add_to,
-    buffer,
-    int32,
-    kernel,
-    loops,
-    sequence,
-    set_to,
-    store_rescaled,
-    total_of,
-)
 from umakit.operators.offload.weighted import MORE_BITS, Weighted
 from umakit.operators.requantize import Requantize
-from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, tirx
 
 
 def with_change_of_scale(function: PrimFunc, change: Requantize) -> PrimFunc:
@@ -36,9 +25,9 @@ def with_change_of_scale(function: PrimFunc, change: Requantize) -> PrimFunc:
 
     def one(*place: PrimExpr) -> Stmt:
         value = int32(output[place]) - int32(change.input_zero_point)
-        return store_rescaled(output, list(place), value, factor, change)
+        return ir.store_rescaled(output, list(place), value, factor, change)
 
-    return kernel(list(function.params), _behind(function, change.output_shape, one))
+    return ir.kernel(list(function.params), _behind(function, change.output_shape, one))
 
 
 def with_addition(
@@ -47,30 +36,31 @@ def with_addition(
     """A convolution followed by the addition of another tensor, in place.
 
     Args:
-        function: prim func of the convolution.
         layer: a `QConv2dAdd`.
         total: (parameters of the addition, left, right) -> statements, int32 accumulator.
     """
     data, *arrays, output = function.params
-    addend, added = buffer("addend", layer.output_shape, layer.output_dtype), layer.addition
+    addend, added = ir.buffer("addend", layer.output_shape, layer.output_dtype), layer.addition
     factor = (int32(added.multipliers[2]), int32(added.shifts[2]))
 
     def one(*place: PrimExpr) -> Stmt:
         statements, value = total(added, output[place], addend[place])
-        return sequence(*statements, store_rescaled(output, list(place), value, factor, added))
+        return ir.sequence(
+            *statements, ir.store_rescaled(output, list(place), value, factor, added)
+        )
 
-    return kernel([data, addend, *arrays, output], _behind(function, layer.output_shape, one))
+    return ir.kernel([data, addend, *arrays, output], _behind(function, layer.output_shape, one))
 
 
 def _behind(function: PrimFunc, shape: tuple[int, ...], one: Callable[..., Stmt]) -> Stmt:
     extents = [(f"i{axis}", n) for axis, n in enumerate(shape)]
-    return sequence(function.body.block.body, loops(extents, one))
+    return ir.sequence(function.body.block.body, ir.loops(extents, one))
 
 
 def _buffers(layer: Weighted) -> list[Buffer]:
     """Weights, bias, multipliers, shifts and optional sums of weights, in the driver's form."""
     return [
-        buffer(name, shape, layer.pointer_types[name])
+        ir.buffer(name, shape, layer.pointer_types[name])
         for name, shape in layer.stored_shapes.items()
     ]
 
@@ -83,12 +73,11 @@ def _folded(layer: Weighted) -> bool:
 def _start(
     layer: Any, total: Buffer, bias: Buffer, factors: list[Buffer], channel: PrimExpr
 ) -> list[Stmt]:
-    """Return statements that start the sum of an output channel, with the zero point's
-    contribution."""
-    start = [set_to(total, int32(0), bias[channel])]
+    """Return statements that start a channel's sum, with the part of the zero point."""
+    start = [ir.set_to(total, int32(0), bias[channel])]
     if layer.sums and not layer.zero_point_in_bias:
         sums = factors[-1]
-        start.append(add_to(total, int32(0), int32(-layer.input_zero_point) * sums[channel]))
+        start.append(ir.add_to(total, int32(0), int32(-layer.input_zero_point) * sums[channel]))
     return start
 
 
@@ -105,31 +94,31 @@ def _store(
     if layer.wide_multipliers:
         multiplier = multiplier >> int32(MORE_BITS)
     factor = (multiplier, shifts[index])
-    return store_rescaled(output, place, total_of(total, int32(0)), factor, layer)
+    return ir.store_rescaled(output, place, ir.total_of(total, int32(0)), factor, layer)
 
 
 def dense_loops(layer: Any) -> PrimFunc:
     """The prim func of a `QDense`."""
-    data = buffer("data", layer.data_shape, layer.data_dtype)
-    output = buffer("output", layer.output_shape, layer.output_dtype)
+    data = ir.buffer("data", layer.data_shape, layer.data_dtype)
+    output = ir.buffer("output", layer.output_shape, layer.output_dtype)
     weights, bias, *factors = _buffers(layer)
     zero_point = 0 if _folded(layer) else layer.input_zero_point
-    total = accumulators(1, _bits(layer))
+    total = ir.accumulators(1, _bits(layer))
 
     def one(row: PrimExpr, o: PrimExpr) -> Stmt:
         def term(i: PrimExpr) -> Stmt:
             weight = weights[tuple(layer.weight_layout.index(o, i))]
-            return add_to(total, int32(0), product(data[row, i], weight, zero_point))
+            return ir.add_to(total, int32(0), product(data[row, i], weight, zero_point))
 
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(total),
             *_start(layer, total, bias, factors, o),
-            loops([("i", layer.inputs)], term),
+            ir.loops([("i", layer.inputs)], term),
             _store(layer, [*factors, output], [row, o], o, total),
         )
 
-    body = loops([("row", layer.rows), ("o", layer.outputs)], one)
-    return kernel([data, weights, bias, *factors, output], body)
+    body = ir.loops([("row", layer.rows), ("o", layer.outputs)], one)
+    return ir.kernel([data, weights, bias, *factors, output], body)
 
 
 def conv2d_loops(layer: Any) -> PrimFunc:
@@ -155,7 +144,7 @@ def conv2d_transpose_loops(layer: Any) -> PrimFunc:
         ix, on_column = _of_step(column, layer.strides[1], layer.width)
 
         def add(total: Buffer, value: PrimExpr, weight: PrimExpr) -> Stmt:
-            term = add_to(total, int32(0), product(value, weight, layer.input_zero_point))
+            term = ir.add_to(total, int32(0), product(value, weight, layer.input_zero_point))
             return tirx.IfThenElse(tirx.all(*on_row, *on_column), term, None)
 
         return iy, ix, add
@@ -175,10 +164,10 @@ def _window_loops(layer: Any, read: Callable[..., Read]) -> PrimFunc:
         layer: a `QConv2d` or a `QConv2dTranspose`.
         read: (row and column of a result, row and column of the window) -> added terms.
     """
-    data = buffer("data", layer.data_shape, layer.data_dtype)
-    output = buffer("output", layer.output_shape, layer.output_dtype)
+    data = ir.buffer("data", layer.data_shape, layer.data_dtype)
+    output = ir.buffer("output", layer.output_shape, layer.output_dtype)
     weights, bias, *factors = _buffers(layer)
-    total = accumulators(1, _bits(layer))
+    total = ir.accumulators(1, _bits(layer))
     outputs, kernel_height, kernel_width, inputs = layer.weights_shape
     per_group = outputs // layer.groups
 
@@ -191,16 +180,16 @@ def _window_loops(layer: Any, read: Callable[..., Read]) -> PrimFunc:
             return add(total, value, weight)
 
         window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
-        return sequence(
+        return ir.sequence(
             tirx.AllocBuffer(total),
             *_start(layer, total, bias, factors, o),
-            loops(window, term),
+            ir.loops(window, term),
             _store(layer, [*factors, output], _place(layer, n, y, x, o), o, total),
         )
 
     extents = [("n", layer.batch), ("y", layer.output_height), ("x", layer.output_width)]
-    body = loops([*extents, ("o", outputs)], one)
-    return kernel([data, weights, bias, *factors, output], body)
+    body = ir.loops([*extents, ("o", outputs)], one)
+    return ir.kernel([data, weights, bias, *factors, output], body)
 
 
 def _of_step(position: PrimExpr, stride: int, size: int) -> tuple[PrimExpr, list[PrimExpr]]:
@@ -220,7 +209,9 @@ def _inside_or_padding(
     """Return the statement that adds a product; outside the image the data is the zero point."""
     iy, ix = position
     folded = _folded(layer)
-    add = add_to(total, int32(0), product(value, weight, 0 if folded else layer.input_zero_point))
+    add = ir.add_to(
+        total, int32(0), product(value, weight, 0 if folded else layer.input_zero_point)
+    )
     if not any(layer.padding):
         return add
     inside = tirx.all(
@@ -228,7 +219,7 @@ def _inside_or_padding(
     )
     padding = None
     if folded and layer.input_zero_point:
-        padding = add_to(total, int32(0), int32(layer.input_zero_point) * int32(weight))
+        padding = ir.add_to(total, int32(0), int32(layer.input_zero_point) * int32(weight))
     return tirx.IfThenElse(inside, add, padding)
 
 

@@ -30,14 +30,7 @@ MULTIPLIERS = 3
 
 
 def own_rounding(rounding: Names) -> str:
-    """Return the name of a rounding that replaces the model's; empty without one.
-
-    Args:
-        rounding: the argument of a pattern.
-
-    Raises:
-        BackendError: the rounding is next to other names, or names no C function.
-    """
+    """Return the name of a rounding that replaces the model's; empty without one."""
     names = [rounding] if isinstance(rounding, str) else list(rounding or [])
     own = [name for name in names if name == FLOAT32 or name.split(":")[0] == OWN[:-1]]
     if not own:
@@ -58,12 +51,7 @@ def rounding_constraints(dtypes: Names, rounding: Names, *, float32: bool) -> li
     """Return the constraints on dtypes and rounding.
 
     Args:
-        dtypes: supported dtypes of data and result.
-        rounding: the argument of a pattern.
         float32: whether `FLOAT32` is supported.
-
-    Raises:
-        BackendError: a name is unknown, or a rounding that replaces the model's does not fit.
     """
     own = own_rounding(rounding)
     if own == FLOAT32 and not float32:
@@ -83,7 +71,6 @@ def rounded_by(layer: Any, name: str) -> Any:
     """Return the parameters of a composite with a backend's own rounding.
 
     Args:
-        layer: parameters of the composite.
         name: result of `own_rounding`.
     """
     if not name:
@@ -112,8 +99,6 @@ def call_rounded_by(call: tvm_api.Call, kind: type[Parameters], name: str) -> tv
     """Return a call of an integer operator with a backend's own rounding.
 
     Args:
-        call: the call.
-        kind: class of the parameters.
         name: result of `own_rounding`.
     """
     parameters = kind.of(call)

@@ -16,11 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from umakit import tvm_api
 from umakit.errors import BackendError, LoweringError
 from umakit.operators.offload.composite import Composite, Image, Shape, window_arguments
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.tvm_api import tirx
+from umakit.tvm_api import PrimExpr, PrimFunc, tirx
 
 CONVOLUTION = "OHWI"
 DENSE = "OI"
@@ -35,7 +34,6 @@ class WeightLayout:
         axes: axes of umakit's array, for example `OHWI`.
         parts: (axis, block) from the outermost; block 0 stands for the axis itself, or, for a
             blocked axis, for the number of blocks.
-        text: the backend's text of the layout.
     """
 
     axes: str
@@ -67,7 +65,7 @@ class WeightLayout:
         order = [names.index((axis, block > 0)) for axis, block in self.parts]
         return np.ascontiguousarray(filled.reshape(split).transpose(order))
 
-    def index(self, *indices: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def index(self, *indices: PrimExpr) -> list[PrimExpr]:
         """Return the indices in this layout, as TIR, of an element of the plain array."""
         place = dict(zip(self.axes, indices, strict=True))
         result = []
@@ -90,9 +88,6 @@ def weight_layout(text: str, axes: str) -> WeightLayout:
     Args:
         text: for example `O/8 HWI 8o`.
         axes: axes of the array, for example `OHWI`.
-
-    Raises:
-        BackendError: an axis is missing, named twice, unknown, or blocked in two sizes.
     """
     found = list(_PART.finditer(text))
     parts = [(m[1], 0) if m[1] else (m[4].upper(), int(m[3])) for m in found]
@@ -212,7 +207,7 @@ class Weighted(Composite):
         ends = super().operand_shapes
         return {"data": ends["data"], **self.stored_shapes, "result": ends["result"]}
 
-    def reference_kernel(self) -> tvm_api.PrimFunc:
+    def reference_kernel(self) -> PrimFunc:
         """The prim func of the composite as loops, with its `POINTERS` as parameters."""
         raise NotImplementedError
 

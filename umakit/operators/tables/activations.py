@@ -45,11 +45,7 @@ def multiplied(value: int, multiplier: int, shift: int) -> int:
 
 
 def check_result(result: Scale, scale: float, zero_point: int) -> None:
-    """Refuse another scale or zero point than the kernel's.
-
-    Raises:
-        NoIntegerForm: the result has another scale or zero point.
-    """
+    """Refuse another scale or zero point than the kernel's."""
     if result.scale != np.float32(scale) or result.zero_point != zero_point:
         raise NoIntegerForm(
             f"its result has another scale than {scale} or another zero point than {zero_point}"
@@ -62,8 +58,7 @@ def table_of(function: Callable[[int], int]) -> Array:
 
 
 def saturating_table(source: Scale, function: Callable[[int], int]) -> Array:
-    """Return the table of a function of fixed-point arguments, with its limits for too large
-    arguments."""
+    """Return the table of a function of fixed-point arguments; larger ones get its limits."""
     fractional = 31 - LOGISTIC_INTEGER_BITS
     multiplier, shift = quantize_multiplier(float(source.scale) * 2.0**fractional)
     if shift < 0:

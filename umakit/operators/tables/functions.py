@@ -85,10 +85,6 @@ def is_identity(table: Array, source: Scale) -> bool:
 class FunctionOfOne:
     """A float32 expression of a single dequantized tensor.
 
-    Args:
-        expression: the quantized expression.
-        definition: function from variables to their bound expressions.
-
     Attributes:
         values: float32[256 or 65536], for all integers in order.
 

@@ -51,8 +51,7 @@ def sigmoid_table() -> Array:
 
 
 def power_of_two(scale: float) -> int | None:
-    """The exponent of a scale that is nearly a power of two (`CheckedLog2`); None for other
-    scales."""
+    """The exponent of a scale that is nearly a power of two (`CheckedLog2`), else None."""
     logarithm = np.float32(np.log(np.float32(scale))) * np.float32(1 / np.log(np.float32(2)))
     exponent = round_half_away(float(logarithm))
     return exponent if abs(float(logarithm) - exponent) < TOLERANCE_OF_POWERS else None
@@ -125,9 +124,6 @@ def fixed_point_of_differences(input_scale: float) -> tuple[int, int, int]:
     `high_product(difference * 2**shift, multiplier)` is a difference times the scale with 26
     fractional bits. Exponentials beyond the largest distance from the largest element are 0.
 
-    Args:
-        input_scale: scale of softmax's input.
-
     Raises:
         ValueError: the scale is too small for the reference.
     """
@@ -143,9 +139,6 @@ def exponential_table(input_scale: float) -> npt.NDArray[Any]:
     """exp(-d * input_scale) for d = 0, ..., 255 in fixed point.
 
     Exponentials that the reference leaves out of the sum are 0.
-
-    Args:
-        input_scale: scale of softmax's input.
 
     Returns:
         int32[256] with 31 fractional bits.

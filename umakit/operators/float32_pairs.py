@@ -12,31 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawings import pairs
+from umakit.operators.interface import PAIR, Interface
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.elementwise import broadcast
-from umakit.operators.kernels.loops import (
-    buffer,
-    buffers,
-    int32,
-    int64,
-    kernel,
-    loop,
-    store_shifted,
-    unflatten,
-)
+from umakit.operators.kernels.elementwise import elementwise_kernel
+from umakit.operators.kernels.loops import store_shifted
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import CommonFields, Pair, Parameters
-from umakit.operators.registry import Shapes
+from umakit.operators.registry import Recognition, Shapes, register
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
 from umakit.operators.tensors import Array, NoIntegerForm, Scale
-from umakit.tvm_api import PrimExpr, tirx
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, int32, int64, tirx
 
 MOST_BITS = 60
 """Maximum number of bits of an intermediate result."""
@@ -84,16 +78,6 @@ def exact_sum(
     """Return the parameters of a sum equal to ONNX Runtime's.
 
     int8 is computed as uint8, as in ONNX Runtime on x86-64.
-
-    Args:
-        kind: class of the parameters.
-        common: the fields of all `Parameters`.
-        scales: scales of left and right.
-        target: scale of the result.
-        shapes: shapes of left and right.
-
-    Raises:
-        NoIntegerForm: the scales are so different that 64 bits do not hold the sum.
     """
     offset = 128 if target.dtype == "int8" else 0
     left, right = scales
@@ -157,14 +141,7 @@ def nearest_pair(
     results close to a tie differ by one.
 
     Args:
-        kind: class of the parameters.
-        common: the fields of all `Parameters`.
-        scales: scales of left and right.
-        target: scale of the result.
         sign: -1 for a difference.
-
-    Raises:
-        NoIntegerForm: the scales are so different that 64 bits do not hold the result.
     """
     left, right = scales
     if kind.multiplies:
@@ -229,7 +206,6 @@ def exact_results(parameters: Float32Pair, left: Array, right: Array) -> Array:
     """Return the int64 results before clipping, with each step rounded as in float32.
 
     Args:
-        parameters: parameters of the operator.
         left, right: int64 arrays whose shapes broadcast.
     """
     a, b = left + parameters.offsets[0], right + parameters.offsets[1]
@@ -259,8 +235,6 @@ def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | N
     """Return parameters with `plain` and the constant that yields the given results, if any.
 
     Args:
-        parameters: parameters; the constant includes half an LSB.
-        left, right: dtypes of the operands.
         wanted: clipped results, int64[256, 256].
     """
     low, high = (limit - parameters.output_offset for limit in parameters.clip)
@@ -291,9 +265,7 @@ def derive_pair(
     """Return a call of a sum, difference or product; ONNX Runtime fuses operands of equal dtypes.
 
     Args:
-        kind: class of the parameters.
         fused: `exact_sum`, `exact_product`, or None.
-        island: the operator with its quantize.
         sign: -1 for a difference.
     """
     result, operands = island.result, island.operands()
@@ -308,29 +280,23 @@ def derive_pair(
     return parameters.call([operand.integers for operand in operands], result.span)
 
 
-def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> PrimFunc:
     """Return the kernel (left, right, output) of a sum or product."""
-    left, right = buffers(("left", "right"), shapes, dtypes)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    widened = int64 if any(dtype.endswith("16") for dtype in dtypes) else int32
 
-    def one(i: PrimExpr) -> tvm_api.Stmt:
-        place = unflatten(i, parameters.output_shape)
+    def one(output: Buffer, place: list[PrimExpr], *pair: PrimExpr) -> Stmt:
         a, b = (
-            int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
-            for operand, shape, offset in zip(
-                (left, right), shapes, parameters.offsets, strict=True
-            )
+            widened(int32(element) + int32(offset))
+            for element, offset in zip(pair, parameters.offsets, strict=True)
         )
-        wide = any(dtype.endswith("16") for dtype in dtypes)
-        value = _combined(parameters, *((int64(a), int64(b)) if wide else (a, b)))
+        value = _combined(parameters, a, b)
         return store_shifted(output, place, value, parameters.output_offset, parameters)
 
-    return kernel([left, right, output], loop("i", math.prod(parameters.output_shape), one))
+    return elementwise_kernel(parameters, shapes, dtypes, ("left", "right"), one)
 
 
 def _combined(parameters: Float32Pair, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Return the int32 result of two expressions, before the offset, in the steps of
-    `exact_results`.
+    """Return the int32 result of two expressions before the offset, as in `exact_results`.
 
     The expressions are int32, or int64 if their product has more than 32 bits.
     """
@@ -358,3 +324,59 @@ def _combined(parameters: Float32Pair, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     if second is not None:
         total = header_call("round_to_float32", total + parts[second])
     return header_call("saturate", header_call("divide_to_even", total, parameters.fraction_bits))
+
+
+@dataclass(frozen=True)
+class Float32Sum(Float32Pair):
+    """ONNX Runtime's QLinearAdd on x86-64 with AVX2: fma(a, A / C, fma(b, B / C, constant)).
+
+    A difference has a negative second factor.
+    """
+
+    operator: ClassVar[str] = "float32_sum"
+
+
+register(
+    parameters=Float32Sum,
+    kernel_of_operands=pair_kernel,
+    recognitions=(
+        Recognition(("add",), partial(derive_pair, Float32Sum, exact_sum), (Arithmetic.ORT,)),
+        Recognition(
+            ("subtract",), partial(derive_pair, Float32Sum, None, sign=-1), (Arithmetic.ORT,)
+        ),
+    ),
+    takes_clip=True,
+    drawing=pairs.with_float32(Float32Sum, exact_sum),
+    interface=Interface(
+        operands=PAIR, broadcasts=False, wide=("left_factor", "right_factor", "constant")
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Float32Product(Float32Pair):
+    """ONNX Runtime's QLinearMul: a * b * ratio + zero point, each step rounded."""
+
+    operator: ClassVar[str] = "float32_product"
+    multiplies: ClassVar[bool] = True
+
+
+register(
+    parameters=Float32Product,
+    kernel_of_operands=pair_kernel,
+    recognitions=(
+        Recognition(
+            ("multiply",),
+            partial(derive_pair, Float32Product, exact_product),
+            (Arithmetic.ORT,),
+        ),
+    ),
+    takes_clip=True,
+    drawing=pairs.with_float32(Float32Product, exact_product),
+    interface=Interface(
+        operands=PAIR,
+        broadcasts=False,
+        names={"factors": ("factor", "")},
+        wide=("factor", "constant"),
+    ),
+)
