@@ -29,6 +29,7 @@ from umakit.files.outputs import JUNIT, check_distinct, check_file, check_parent
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
+    from umakit.devices.waveforms import WaveFile
     from umakit.testing.check import CheckReport
     from umakit.testing.check.aspects import Value
     from umakit.testing.check.cover import Cover, Covered
@@ -192,9 +193,7 @@ def check(
         written = None if file is None or file.written is None else file.written.as_json()
         print_json({**report.as_json(), "wave": written})
     else:
-        _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}", file is not None, values)
-        if file is not None:
-            say(file.sentence)
+        _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}", file, values)
     return {True: 0, False: 1, None: INCOMPLETE}[report.passed]
 
 
@@ -235,13 +234,12 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> None:
+def _print(report: CheckReport, words: str, file: WaveFile | None, values: bool) -> None:
     """Print a report, with the verdict last.
 
     Args:
         words: backend and device options, as on the command line.
-        has_wave: whether a waveform is written.
-        values: whether to print the number of layers run with each value.
+        file: the waveform that was asked for.
     """
     from umakit.testing.check.cases import MEANINGS
 
@@ -267,12 +265,14 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
             say(f"  {failure.fix}")
     _print_remarks(report, words)
     is_repeated = any(each.case is not None or each.options for each in report.failures)
-    if words.endswith(" --rtl") and is_repeated and not has_wave:
+    if words.endswith(" --rtl") and is_repeated and file is None:
         say("with --wave FILE.fst each of these also writes the waveform of the design")
     if report.left_out:
         say(report.left_out)
     print_coverage(report, values)
     _print_cycles(report, words)
+    if file is not None:
+        say(file.sentence)
     say(report.verdict)
 
 
