@@ -245,6 +245,11 @@ class AcceleratorConfig(Section):
         return "array" in self.model_fields_set
 
     @property
+    def cells(self) -> int | None:
+        """The number of multiply-accumulate units of the array; None without an array."""
+        return self.array.rows * self.array.columns if self.has_array else None
+
+    @property
     def has_dma(self) -> bool:
         """Whether the file describes a DMA engine: more than the alignment of buffers."""
         return bool(self.dma.model_fields_set - {"alignment"})

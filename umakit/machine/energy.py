@@ -95,6 +95,20 @@ NO_ACCESSES = MemoryCounts(0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
+class JobCounts:
+    """Counts of a job of the array.
+
+    Attributes:
+        wasted_macs: multiply-accumulate slots of the folds that the job does not use.
+        scratchpad, accumulator: accesses to these memories.
+    """
+
+    wasted_macs: int
+    scratchpad: MemoryCounts
+    accumulator: MemoryCounts
+
+
+@dataclass(frozen=True)
 class EventCounts:
     """Events of one or several layers on an accelerator; None for unknown counts.
 

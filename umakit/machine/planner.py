@@ -18,7 +18,7 @@ from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.configured import ConfiguredMachine
 from umakit.machine.estimate import Estimates
-from umakit.machine.hardware import Hardware, array_of
+from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Kind, Layer
 from umakit.machine.selection import Candidate, best_tilings, search_space, some_tiling_fits
 from umakit.machine.space import SIZED, axis_unit, misfit, refusal, tiles_on
@@ -169,10 +169,10 @@ class TilePlanner:
         Raises:
             BackendError: the accelerator is another machine; see the attribute `machine`.
         """
-        array = array_of(self.described)
-        if array is None:
+        array = self.described
+        if not isinstance(array, Hardware):
             raise BackendError(
-                f"a planner for {type(self.described).__name__} has no Hardware",
+                f"a planner for {type(array).__name__} has no Hardware",
                 fix="use its attribute machine",
             )
         return array

@@ -122,6 +122,11 @@ class SystolicCycles:
         return self.compute_cycles + self.drain_cycles
 
     @property
+    def busy_cycles(self) -> int:
+        """The cycles until the next product may enter."""
+        return self.cycles - self.tail_cycles
+
+    @property
     def utilisation(self) -> float:
         """The fraction of the array's peak multiply-accumulates that the product uses, 0 to 1."""
         return self.macs / (self.cycles * self.cells)
@@ -205,3 +210,47 @@ def parse_product(text: str) -> Product:
 def _check(name: str, value: int, least: int = 1) -> None:
     if not least <= value <= LARGEST:
         raise InputError(f"{name} is {value}", fix=f"choose {least} to {LARGEST}")
+
+
+@dataclass(frozen=True)
+class ArrayBound:
+    """A lower bound of a layer's cycles on a systolic array.
+
+    Attributes:
+        dataflow: name of the dataflow whose bound is the smallest; None for pools, which use none.
+        folds: the fewest folds in it; 0 for pools.
+        array: the fewest cycles that jobs occupy the array, or the pooling stage, in it.
+        first_load: the fewest cycles until the first job can start.
+        drain: the fewest cycles from the end of the last job's folds until its results have left.
+        last_store: the fewest cycles from there until the last tile of the result is stored.
+        bus: the fewest cycles that the traffic on the bus takes.
+        cycles: the bound.
+    """
+
+    dataflow: str | None
+    folds: int
+    array: int
+    first_load: int
+    drain: int
+    last_store: int
+    bus: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class ArrayWork:
+    """The least array cycles of a layer in one dataflow.
+
+    Attributes:
+        dataflow: the dataflow; None for pools.
+        folds: folds of all images.
+        busy: cycles that jobs occupy the array.
+        tail: cycles from the end of a job until the results have left the array.
+        smallest: cycles of the smallest job without the tail.
+    """
+
+    dataflow: Dataflow | None
+    folds: int
+    busy: int
+    tail: int
+    smallest: int

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lower bounds of cycles from sizes of layers and from the description of a machine.
 
-The roofline model (S. Williams et al., CACM 52(4), 2009) of a layer is here, and so are the figures
-of a machine that bounds are computed from. `network.py` bounds all offloaded layers together for
-any schedule, `inferences.py` several inferences, and `Hardware.bound` a layer on a systolic array.
-None of them asks the planner, the estimate or the clock; only `losses.py` reads times of commands
-from the clock, to attribute the cycles above a bound.
+The roofline model (S. Williams et al., CACM 52(4), 2009) of a layer is here; `network.py` bounds
+all offloaded layers together, `inferences.py` several inferences, `TileMachine.array_bound` a layer
+on a systolic array. None of them asks the planner, the estimate or the clock; `losses.py` reads
+times of commands, to attribute the cycles above a bound.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ def limits_of_machine(machine: TileMachine) -> Limits:
 
 
 def _limits_of_sections(configuration: AcceleratorConfig) -> Limits:
-    array, machine, unknown = configuration.array, configuration.machine, {}
-    peak = array.rows * array.columns if configuration.has_array else None
+    machine, unknown, peak = configuration.machine, {}, configuration.cells
     kind = sim.KINDS.get(configuration.device.simulator)
     has_dma = configuration.has_dma if kind is None else kind.has_dma
     width = configuration.dma.bytes_per_cycle if has_dma else None
