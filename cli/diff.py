@@ -235,7 +235,7 @@ def _compare(
     from umakit.devices.waveforms import WaveFile
     from umakit.frontend import model_files
     from umakit.library.metadata import library_files
-    from umakit.machine.cpu import cpu_file
+    from umakit.cpu.description import cpu_file
     from umakit.registration.sources.tree import input_files
     from umakit.tools.diff import DiffSettings, diff_model
     from umakit.tools.diff.result import DifferenceFiles

@@ -18,8 +18,8 @@ from umakit.codegen.model_source import (
     common_values,
     generate_code,
 )
+from umakit.cpu.description import GENERIC
 from umakit.errors import LibraryError
-from umakit.machine.cpu import GENERIC
 from umakit.memory.plan import PlannedProgram
 from umakit.partition.report import CPU
 from umakit.program.program import Program

@@ -19,11 +19,8 @@ from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, s
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
-Rule = Callable[[Any, Any], Any]
-"""A rule for `LegalizeOps`: (block builder, call) -> Relax expression."""
 
-
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, tvm_api.Legalization]:
     """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.topk": _topk,
@@ -82,12 +79,7 @@ def _ordered(
     """Return a call of a kernel that computes the first elements in order, and their positions.
 
     Args:
-        builder: block builder for the kernel.
-        data: tensor of a static shape.
-        axis: ordered axis.
         count: number of elements in the results; less than 1 for all elements.
-        largest: whether large elements come first.
-        dtype: dtype of the positions.
     """
     shape = tvm_api.static_shape(data)
     if not shape:
@@ -116,12 +108,8 @@ class _Row:
     """Statements that order the elements at one place of all other axes.
 
     Attributes:
-        data: buffer of the elements.
         values, positions: buffers of the results; `positions` holds the heap during the search.
         place: indices of the row; the index of `axis` is ignored.
-        axis: ordered axis.
-        count: number of elements in the results.
-        largest: whether large elements come first.
     """
 
     data: Any
@@ -191,13 +179,8 @@ class _Row:
         then: Callable[[Any, Any], Any],
         otherwise: tvm_api.Stmt | None = None,
     ) -> tvm_api.Stmt:
-        """Return a branch on the order of the elements at two heap nodes.
-
-        Args:
-            nodes: the two nodes.
-            then: function from their positions to the statements if the first node comes before.
-            otherwise: statements for the other case.
-        """
+        """Return a branch on the order of the elements at two heap nodes; `then` gets their
+        positions."""
         positions = [tirx.Var(name, "int32") for name in ("first", "second")]
         values = [tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y")]
         (first, second), (x, y) = positions, values
@@ -284,7 +267,7 @@ class _Row:
 # sum of many elements stays within half a unit in the last place. Integers wrap around.
 
 
-def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
+def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> tvm_api.Legalization:
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
         data, axis = call.args[0], call.attrs.axis
         shape, result = tvm_api.static_shape(data), tvm_api.static_type_shape(call.ty)

@@ -19,9 +19,6 @@ from umakit.operators.kernels.loops import bound, buffer, int32, kernel, loops, 
 te = tvm_api.te
 tirx = tvm_api.tirx
 
-Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
-"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
-
 REDUCTIONS: dict[str, Callable[[tvm_api.Expr, tvm_api.Expr], tvm_api.Expr]] = {
     "update": lambda old, new: new,
     "add": lambda old, new: old + new,
@@ -33,7 +30,7 @@ REDUCTIONS: dict[str, Callable[[tvm_api.Expr, tvm_api.Expr], tvm_api.Expr]] = {
 """New value of an element, as a function of the old value and the update, by reduction."""
 
 
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, tvm_api.Legalization]:
     """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.gather_nd": _gather_nd,
@@ -288,11 +285,6 @@ def _writing(
     """Return a call of a kernel that initializes its output and then writes to parts of it.
 
     Args:
-        builder: block builder for the kernel.
-        call: the lowered call.
-        name: name of the kernel.
-        operands: Relax expressions of the inputs.
-        output: buffer of the output.
         start: (output, *operands) -> statements that initialize the output.
         writes: (*operands, output) -> statements that write to parts of the output.
     """

@@ -8,15 +8,10 @@ while they are floats, and a coordinate that is NaN, or has no reflection, makes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from umakit import tvm_api
 
 tirx = tvm_api.tirx
 te = tvm_api.te
-
-Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
-"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 FAR = 1e4
 """A normalized coordinate (the image is from -1 to 1) that is padding for every method."""
@@ -25,7 +20,7 @@ LOST = 2.0**20
 """A coordinate beyond which float32 cannot resolve the position in a reflected image."""
 
 
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, tvm_api.Legalization]:
     """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.image.grid_sample": _grid_sample,

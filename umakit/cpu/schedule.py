@@ -60,6 +60,24 @@ def reductions_of(schedule: tvm_api.Schedule) -> list[Any]:
     return [block for block in blocks_of(schedule) if is_reduction(schedule, block)]
 
 
+def is_last_sum(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
+    """Whether a reduction is followed by one elementwise block, or by none."""
+    consumers = list(schedule.get_consumers(block))
+    return not consumers or (len(consumers) == 1 and not is_reduction(schedule, consumers[0]))
+
+
+def loops_by_kind(
+    schedule: tvm_api.Schedule, block: tvm_api.Node
+) -> tuple[list[Any], list[Any]] | None:
+    """Return a block's loops over results and its reduced loops; None unless axes have a loop
+    each."""
+    loops, axes = schedule.get_loops(block), schedule.get(block).iter_vars
+    if len(loops) != len(axes):
+        return None
+    pairs = list(zip(loops, (int(axis.iter_type) != 0 for axis in axes), strict=True))
+    return [loop for loop, reduces in pairs if not reduces], [n for n, reduces in pairs if reduces]
+
+
 def is_padding(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
     """Whether a block pads a tensor, perhaps with no elements."""
     name = str(schedule.get(block).name_hint)
@@ -90,16 +108,14 @@ def inline_elementwise(schedule: tvm_api.Schedule) -> None:
 
 def schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
     """Order loops as output axes, reduction axes, last output axis; move other blocks inside."""
-    axes = schedule.get(block).iter_vars
-    loops = schedule.get_loops(block)
-    if len(loops) != len(axes):
+    kinds = loops_by_kind(schedule, block)
+    if kinds is None:
         return
-    outer = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == 0]
-    inner = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != 0]
+    outer, inner = kinds
     vector = _vector_axis(schedule, outer)
     if vector is not None:
         padding = _padding_of(schedule, block)
-        first = _loops_around_padding(schedule, block, padding, loops, outer) if padding else []
+        first = _loops_around_padding(schedule, block, padding, outer) if padding else []
         first = [loop for loop in first if loop is not vector]
         rest = [loop for loop in outer if loop is not vector and loop not in first]
         tile = _tile_of(schedule, block, vector)
@@ -137,7 +153,6 @@ def _loops_around_padding(
     schedule: tvm_api.Schedule,
     block: tvm_api.Node,
     padding: tvm_api.Node,
-    loops: list[Any],
     outer: list[Any],
 ) -> list[Any]:
     """Return the output loops around the computation of padded rows.
@@ -153,10 +168,11 @@ def _loops_around_padding(
         if region.source.same_as(buffer):
             for extent in region.region:
                 used += tvm_api.collect(extent.min, tvm_api.Var)
+    axes = [axis for axis in body.iter_vars if int(axis.iter_type) == 0]
     related = [
         loop
-        for loop, axis in zip(loops, body.iter_vars, strict=True)
-        if loop in outer and any(axis.var.same_as(variable) for variable in used)
+        for loop, axis in zip(outer, axes, strict=True)
+        if any(axis.var.same_as(variable) for variable in used)
     ]
     kept_inside = 1 if len(related) < len(outer) else 2
     return related[: max(1, len(related) - kept_inside)]

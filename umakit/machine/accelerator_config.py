@@ -74,9 +74,6 @@ class ArraySection(Section):
     simulator documents the cycles of each field.
 
     Attributes:
-        rows: number of rows.
-        columns: number of columns.
-        dataflow: default dataflow of a job.
         drain_cycles: cycles to move the results of a fold out of the array.
         depthwise: whether each column can have its own input.
         pooling_lanes: channels that the pooling stage takes per cycle, 0 for no pooling stage.
@@ -361,12 +358,7 @@ def _check_power_of_two(number: int) -> int:
 
 
 def _key_of(location: Sequence[int | str], data: Any) -> str:
-    """Return the dotted key of a location in a file; named engines and queues appear by name.
-
-    Args:
-        location: keys and numbers of list entries, from outside to inside.
-        data: the content of the file.
-    """
+    """Return the dotted key of a location in a file; named engines and queues appear by name."""
     parts = []
     for part in location:
         try:

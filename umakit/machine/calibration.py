@@ -64,7 +64,6 @@ class Count:
 
     Attributes:
         size: name of the size, or `described` for the cycles that the backend describes.
-        part: size of a part.
         least: smallest number of parts that counts.
     """
 
@@ -187,8 +186,6 @@ class CopyCosts:
     """Measured cycles of copies.
 
     Attributes:
-        stream: name of the stream of the copies.
-        tensors: tensors that were copied.
         busy, tail, evidence: as in `JobCosts`.
     """
 
@@ -207,13 +204,7 @@ class CopyCosts:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """A measured layer of several tiles, with the prediction from the measured costs.
-
-    Attributes:
-        layer: the layer in words.
-        clock_cycles: measured cycles.
-        predicted_cycles: predicted cycles.
-    """
+    """A measured layer of several tiles, with the prediction from the measured costs."""
 
     layer: str
     clock_cycles: Positive
@@ -232,8 +223,6 @@ class Calibration:
 
     Attributes:
         device: name of the device that ran its driver.
-        measured: date and time of the measurement.
-        umakit: version of umakit that measured.
         figures: figures of the measured machine by name; see `figures_of`.
         jobs, copies: measured costs.
         layers: layers measured for comparison.
@@ -293,12 +282,7 @@ def read_calibration(path: Path) -> Calibration:
 
 
 def figures_of(machine: TileMachine, configuration: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures that identify a machine, by name.
-
-    Args:
-        machine: the described machine.
-        configuration: contents of `accel.toml`.
-    """
+    """Return the figures that identify a machine, by name."""
     given = _by_name({**configuration, "accelerator": None})
     found = {f"accel.toml: {name[1:]}": str(value) for name, value in flat("", given)}
     for name, value in machine.figures().items():
@@ -333,10 +317,6 @@ class Calibrated(Wrapped):
     """A machine with measured costs of commands.
 
     Commands that were not measured keep the costs of the described machine.
-
-    Args:
-        other: the described machine.
-        calibration: measured costs.
     """
 
     def __init__(self, other: TileMachine, calibration: Calibration) -> None:

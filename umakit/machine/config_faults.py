@@ -39,7 +39,6 @@ def described_fault(path: Path, what: str, model: type[BaseModel]) -> tuple[str,
     Args:
         what: message of the check: a dotted key, a colon and the problem, or a message of the TOML
             reader.
-        model: the model of the file.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -68,9 +67,6 @@ def line_of_value(path: Path, section: str, key: str, value: str = "", number: i
     """Return the place where an `accel.toml` sets a key: `file:line`, or the file if no line does.
 
     Args:
-        path: the file.
-        section: name of the section.
-        key: key in the section.
         value: quoted text in the line, for a list that may be several lines long.
         number: number of the section among the sections of its name, from 0.
     """
@@ -104,12 +100,8 @@ def _section(lines: Sequence[str], name: str, place: int = 0, called: str = "") 
 
 
 def _line_of_key(lines: Sequence[str], parts: Sequence[str]) -> int:
-    """Return the number of the line that sets a key; 0 if none does.
-
-    Args:
-        lines: lines of the file.
-        parts: names and positions on the way to the key.
-    """
+    """Return the number of the line that sets a key, given by names and positions; 0 if none
+    does."""
     names = [part for part in parts if not part.isdigit()]
     place = next((int(part) for part in parts if part.isdigit()), 0)
     for count in range(len(names) - 1, 0, -1):
@@ -132,8 +124,6 @@ def _wrong_value(
     """Return the line that sets a key to an impossible value, and the fix with a close value.
 
     Args:
-        lines: lines of the file.
-        parts: names and positions on the way to the value.
         possible: possible values of the key; another line may set one of them.
     """
     key = next(part for part in reversed(parts) if not part.isdigit())
@@ -149,12 +139,7 @@ def _wrong_value(
 
 
 def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
-    """Return the fix for an unknown key: a close key, or all keys of the section.
-
-    Args:
-        parts: names and positions on the way to the key.
-        section: the model of the whole file.
-    """
+    """Return the fix for an unknown key: a close key, or all keys of the section."""
     for part in parts[:-1]:
         field = _field(part, section)
         if field is None:
@@ -191,8 +176,6 @@ def read_described(
     """Return the description in a TOML file, with missing keys taken from the base of the file.
 
     Args:
-        model: the model of a file; keys and types are checked strictly.
-        bases: the files that the key `base` may name.
         what: `CPU` or `board`, for messages.
         shown: the path for messages without a line; default: `path`.
         defaults: values of keys that neither the file nor its base has.

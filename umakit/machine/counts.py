@@ -26,9 +26,6 @@ def tiled_counts(
     Register accesses, cycles and idle cycles come from the clock that predicts the cycles.
 
     Args:
-        planner: the planner.
-        tiles: the tiles of the layer.
-        prediction: the prediction for these tiles.
         scratchpad: name of the scratchpad of umakit's systolic array; None for another machine:
             only the effect of copies on its memories is known.
     """
@@ -189,13 +186,8 @@ def _different(
 
 
 def _register_accesses(run: Run, planner: TilePlanner) -> int | None:
-    """Return the register accesses of a driver that sleeps while it waits, like umakit's drivers.
-
-    The driver arms the interrupt, which takes no cycle of its own because engines work, and waits.
-
-    Returns:
-        None for other machines than umakit's systolic array, and for a driver that polls.
-    """
+    """Return the register accesses of a driver that sleeps while it waits, like umakit's drivers;
+    None for other machines, and for a driver that polls."""
     hardware = planner.described
     if not isinstance(hardware, Hardware) or hardware.completion == "polling":
         return None

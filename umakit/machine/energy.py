@@ -59,9 +59,6 @@ class EnergySection(Section):
 def check_memories(energy: EnergySection, names: Collection[str]) -> None:
     """Refuse figures of memories that an accelerator does not have.
 
-    Args:
-        names: names of the accelerator's memories.
-
     Raises:
         ValueError: a memory is unknown; names the key, and the nearest memory or all memories.
     """
@@ -116,8 +113,6 @@ class EventCounts:
         macs: multiply-accumulates of the layer, computed from its shapes.
         wasted_macs: multiply-accumulate slots of folds that are not full.
         bus_read_bytes, bus_written_bytes: bytes that the accelerator reads and writes over the bus.
-        register_accesses: accesses of the driver to registers.
-        cycles: cycles of the accelerator's clock.
         idle_cycles: cycles in which no engine works.
         memories: accesses to the counted memories, by name; empty for no memories, None if the
             memories are unknown.

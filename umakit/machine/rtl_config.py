@@ -126,11 +126,9 @@ class RtlSection(Section):
         top: the top module.
         sources: files, as paths or globs; files with packages are read before files that use the
             packages.
-        include: folders of included files.
         parameters: values of the top's parameters: numbers, or figures of this file such as
             `{array.rows}`, `{data.size}` or a figure of `[machine]`.
         defines: macros of the preprocessor, `true` for one without a value.
-        clock: the port of the clock.
         reset: the port of the reset; empty for none.
         reset_level: active level of the reset; default: `low` if the port's name ends in `n` or
             `b`, in front of `_i` or `_in`, or in `_ni`.

@@ -224,10 +224,6 @@ def program_files(program: Sequence[str], folder: Path) -> dict[str, Path]:
     The files are the words of the command that name files of the folder, also behind `=`, the
     module behind `-m`, and the modules of the folder that Python files import, in functions too.
     Files that the program opens or starts in another way are not found.
-
-    Args:
-        program: the program and its arguments.
-        folder: the backend's folder, the working directory of the program.
     """
     inside = folder.resolve()
     found: dict[str, Path] = {}

@@ -46,7 +46,6 @@ class SystolicArray:
 
     Attributes:
         rows, columns: dimensions in cells.
-        dataflow: dataflow of the array.
         drain_cycles: cycles to move the results of a fold out; 0 if the drain is hidden.
         preload: whether operands of the next fold enter while the present one computes, so that the
             array is filled and drained once per product instead of once per fold.
@@ -103,9 +102,7 @@ class SystolicCycles:
             drains are hidden.
         tail_cycles: cycles at the end, included in the above, in which the next product may already
             enter; 0 without preload.
-        macs: multiply-accumulates of the product.
         slots: multiply-accumulates of the folds if all cells were used.
-        cells: number of cells of the array.
     """
 
     folds: int

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from umakit.cpu.description import Cpu
 from umakit.errors import RecordsError
 from umakit.frontend import Model
 from umakit.machine import COST_MODEL, DriverCosts, Hardware, TilePlanner
 from umakit.machine.costs import Figure
-from umakit.machine.cpu import Cpu
 
 AGAIN = "tune again, into another file"
 

@@ -76,13 +76,7 @@ class Limits:
 
 
 def limits_of(configuration: AcceleratorConfig, machine: TileMachine | None) -> Limits:
-    """Return the limits of an accelerator.
-
-    Args:
-        configuration: the accelerator's `accel.toml`.
-        machine: the planner's machine; None without a planner: the limits then come from the
-            sections of the file.
-    """
+    """Return the limits of a planner's machine, or without one of the sections of its file."""
     return _limits_of_sections(configuration) if machine is None else limits_of_machine(machine)
 
 
@@ -149,7 +143,6 @@ def bound_of(macs: int, moved: Mapping[str, int], limits: Limits, others: int = 
 
     Args:
         moved: bytes by role, from `compulsory_bytes`.
-        limits: speeds and sizes of the accelerator.
         others: further bytes, copied by an unknown engine.
     """
     total = sum(moved.values()) + others
@@ -172,7 +165,6 @@ def lower_bound(machine: TileMachine, macs: int, moved: Mapping[str, int]) -> Bo
     """Return the bounds of work on a machine that cuts layers into tiles.
 
     Args:
-        macs: multiply-accumulates, including those on padding.
         moved: bytes that have to cross the bus, by tensor. An engine with a width of its own is
             busy for at least ceil(bytes of the engine's tensors / bytes per cycle of the engine).
     """

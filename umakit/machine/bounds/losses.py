@@ -87,8 +87,6 @@ def losses_of(
     """Return the cycles of a layer above its bound, by cause.
 
     Args:
-        run: the clock's run of the layer's commands.
-        bound: the layer's bound.
         finish: cycles after the last command in which the driver closes the layer.
         least_array: the fewest cycles that the layer's jobs occupy the array in any tiling; None if
             unknown: `folds` and `cuts` are then one cause, `work`.

@@ -169,9 +169,7 @@ class Register(Word):
     """A register.
 
     Attributes:
-        offset: bytes from the first register.
         access: `ro`, `wo` or `rw`.
-        reset: value after power-on.
         writable: bits that a write changes; None for the bits of the fields, or for all bits of a
             register without fields or with an operand of its own.
         write: effect of a write: store the bits, clear the bits that are 1, or start a command.
@@ -209,13 +207,7 @@ class Register(Word):
 
 
 class Descriptor(Section):
-    """A job as words in memory; a register gets the address of the words.
-
-    Attributes:
-        register: name of the register.
-        alignment: alignment of the address in bytes.
-        word: the words in order.
-    """
+    """A job as words in memory; a register gets the address of the words."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -253,14 +245,10 @@ class RegisterMap(Section):
     """A register map.
 
     Attributes:
-        name: name of the device.
-        description: description of the device.
-        job: registers with a meaning for a driver.
         descriptor: the job in memory; None for a job in registers.
         mock: C text, by name, of arguments that no register holds unchanged, for the mock.
         systemverilog: folder for the SystemVerilog package, below the backend's folder; empty for
             no package.
-        access: answers to accesses that a driver should not make.
     """
 
     model_config = ConfigDict(protected_namespaces=())
@@ -414,10 +402,6 @@ def _require_unique(what: str, values: Iterable[str]) -> None:
 
 def read_register_map(text: str, where: str) -> RegisterMap:
     """Read and check a register map.
-
-    Args:
-        text: TOML.
-        where: file, for messages.
 
     Raises:
         RegisterMapError: the text is not TOML or not sound; with file and line.

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from umakit.cpu.description import GENERIC, Cpu, find_cpu
 from umakit.errors import InputError
-from umakit.machine.cpu import GENERIC, Cpu, find_cpu
 
 FORCING = "UMAKIT_CPU_"
 """Start of the macro that chooses a CPU whatever the compiler's macros are."""
@@ -20,7 +20,6 @@ class CpuChoice:
     """A CPU of an export for several CPUs.
 
     Attributes:
-        cpu: the CPU.
         suffix: ending of the names of the CPU's files.
     """
 
