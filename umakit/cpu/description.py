@@ -164,11 +164,7 @@ def cpu_names() -> tuple[str, ...]:
 
 
 def find_cpu(name: str | os.PathLike[str]) -> Cpu:
-    """Return a CPU by its name, or from a TOML file.
-
-    Raises:
-        InputError: the name is unknown, or the file describes no CPU.
-    """
+    """Return a CPU by its name, or from a TOML file."""
     text = os.fspath(name)
     if text == NATIVE:
         return _native()

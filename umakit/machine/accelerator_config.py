@@ -258,9 +258,8 @@ class AcceleratorConfig(Section):
 
     @property
     def figures(self) -> dict[str, int]:
-        """The numbers that `[simulator]` and `[rtl]` may name: figures of `[machine]`, sizes, banks
-        and
-        rows of memories, such as `data.size`, and sizes of the array, such as `array.rows`."""
+        """The numbers that `[simulator]` and `[rtl]` may name: figures of `[machine]`, of memories,
+        such as `data.size`, and sizes of the array, such as `array.rows`."""
         found = {} if self.machine is None else dict(self.machine.values)
         if self.has_array:
             found |= {f"array.{key}": getattr(self.array, key) for key in ARRAY_FIGURES}
@@ -377,12 +376,7 @@ UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def load_accelerator_config(path: Path) -> AcceleratorConfig:
-    """Read and check an `accel.toml`.
-
-    Raises:
-        AcceleratorConfigError: the file does not exist or is not TOML, a key is unknown, or a value
-            is out of range; names the key.
-    """
+    """Read and check an `accel.toml`."""
     if is_special(path):
         raise AcceleratorConfigError("is not a regular file", where=str(path))
     try:

@@ -159,7 +159,6 @@ class JobCosts:
     Attributes:
         kind, dataflow: kind of layer and dataflow of the jobs.
         busy, tail: cycles, as in `Cost`.
-        evidence: agreement of busy cycles and tail together with the measurement.
         adds: whether the layers add a second tensor; None for both kinds of layers.
     """
 
@@ -183,11 +182,7 @@ class JobCosts:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class CopyCosts:
-    """Measured cycles of copies.
-
-    Attributes:
-        busy, tail, evidence: as in `JobCosts`.
-    """
+    """Measured cycles of copies."""
 
     stream: str
     tensors: tuple[str, ...]
@@ -225,7 +220,6 @@ class Calibration:
         device: name of the device that ran its driver.
         figures: figures of the measured machine by name; see `figures_of`.
         jobs, copies: measured costs.
-        layers: layers measured for comparison.
     """
 
     backend: str
@@ -272,12 +266,7 @@ _DOCUMENT = Document(
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Read a file of measured costs.
-
-    Raises:
-        AcceleratorConfigError: the file cannot be read, holds no measured costs, or is of another
-            version.
-    """
+    """Read a file of measured costs."""
     return _DOCUMENT.read(path)
 
 
@@ -345,9 +334,8 @@ class Calibrated(Wrapped):
         return described if costs is None else _cost(costs, job_sizes(sizes), described)
 
     def copy(self, copied: Copy) -> Cost:
-        """Return the measured cycles of a copy. An unmeasured tensor has the costs of other tensors
-        of
-        the same stream."""
+        """Return the measured cycles of a copy; an unmeasured tensor has the costs of others of its
+        stream."""
         costs = self.costs_of_copies(self.stream_of(copied.tensor), copied.tensor)
         described = self.other.copy(copied)
         return described if costs is None else _cost(costs, copy_sizes(copied), described)

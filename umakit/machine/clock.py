@@ -48,12 +48,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The result of running a list of commands.
-
-    Attributes:
-        cycles: cycles from the driver's first access to the last completion.
-        busy: busy cycles of each engine, by name.
-    """
+    """The result of running a list of commands."""
 
     cycles: int
     busy: dict[str, int]

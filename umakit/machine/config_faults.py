@@ -179,10 +179,6 @@ def read_described(
         what: `CPU` or `board`, for messages.
         shown: the path for messages without a line; default: `path`.
         defaults: values of keys that neither the file nor its base has.
-
-    Raises:
-        InputError: the file cannot be read, is no TOML, or has a mistake; the message has the line
-            and, for a key, a similar key.
     """
     text = shown or str(path)
     try:

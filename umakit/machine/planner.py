@@ -382,11 +382,7 @@ class TilePlanner:
 
 
 def estimate_of(planner: TilePlanner, tiles: Tiles) -> int:
-    """Return a planner's estimate for a tiling.
-
-    Raises:
-        BackendError: an overridden `estimate` does not return cycles.
-    """
+    """Return a planner's estimate for a tiling."""
     found = planner.estimate(tiles)
     if not isinstance(found, int) or found < 1:
         raise BackendError(
@@ -397,11 +393,7 @@ def estimate_of(planner: TilePlanner, tiles: Tiles) -> int:
 
 
 def prediction_of(planner: TilePlanner, tiles: Tiles) -> Prediction:
-    """Return a planner's prediction for a tiling.
-
-    Raises:
-        BackendError: an overridden `predict` does not return a prediction.
-    """
+    """Return a planner's prediction for a tiling."""
     found = planner.predict(tiles)
     if not isinstance(found, Prediction):
         raise BackendError(

@@ -138,12 +138,7 @@ class Wiring:
 
 
 def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
-    """Assign the ports of a design to signals.
-
-    Raises:
-        AcceleratorConfigError: a port is missing, has another direction or width, or is an undriven
-            input; names the port.
-    """
+    """Assign the ports of a design to signals."""
     by_name = {port.name: port for port in ports}
     _check_inout(section, ports)
     _check_line(by_name, section.clock, "clock", "input")

@@ -152,9 +152,6 @@ def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
 
     The files are sources, libraries that are files, all headers of the include folders, and headers
     next to sources.
-
-    Raises:
-        AcceleratorConfigError: a file or folder is missing.
     """
     files: dict[str, Path] = {}
     _check_program(section, folder)

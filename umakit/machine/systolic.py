@@ -190,11 +190,7 @@ def _packed_folds(product: Product, array: SystolicArray) -> int:
 
 
 def parse_product(text: str) -> Product:
-    """Parse a product from `M,N,K`.
-
-    Raises:
-        InputError: the text is not three positive integers.
-    """
+    """Parse a product from `M,N,K`."""
     try:
         m, n, k = (int(part) for part in text.split(","))
     except ValueError:

@@ -292,10 +292,8 @@ class TileMachine(ABC):
 
 
 class Wrapped(TileMachine):
-    """A wrapper of another machine; subclasses change some answers.
-
-    The answers of a systolic array are none of the other machine's: subclasses change its costs.
-    """
+    """A wrapper of another machine; subclasses change some answers. A systolic array's answers are
+    not passed on, because subclasses change its costs."""
 
     def __init__(self, other: TileMachine) -> None:
         self.other = other

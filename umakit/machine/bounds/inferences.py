@@ -37,7 +37,6 @@ class InferencesBound:
 
     Attributes:
         first: bound of an inference that starts with nothing in the accelerator.
-        steady: bound of each later inference.
         all: bound of all inferences together. The bound may be below the sum of the others: an
             inference may copy while another inference computes.
     """

@@ -55,7 +55,6 @@ class Losses:
 
     Attributes:
         bound_by: the bounding resource: the array, or the bus.
-        bound: the bound in cycles.
         parts: cycles by cause, without causes of 0 cycles; largest first.
     """
 

@@ -63,11 +63,7 @@ def package_name(name: str) -> str:
 def register_package(
     registers: RegisterMap, *, package: str, notice: Sequence[str], where: str
 ) -> str:
-    """Return the text of a SystemVerilog package, clean under `verilator --lint-only -Wall`.
-
-    Raises:
-        RegisterMapError: two parts of the map would have the same name in the package.
-    """
+    """Return the text of a SystemVerilog package, clean under `verilator --lint-only -Wall`."""
     lines = [*notice, *(["", *_wrapped(registers.description, 0)] if registers.description else [])]
     text = render(
         "registers/package.sv.j2",
