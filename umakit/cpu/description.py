@@ -178,7 +178,8 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
             f"there is no CPU {text!r}",
             fix=f"{closest_or_all(text, (*cpu_names(), NATIVE), 'CPUs')}, or name a TOML file",
         )
-    return _read(own or FOLDER / f"{text}.toml", text)
+    bases = {name: FOLDER / f"{name}.toml" for name in cpu_names()}
+    return read_described(own or bases[text], Cpu, bases, "CPU", shown=text)
 
 
 def cpu_file(name: str | os.PathLike[str]) -> Path | None:
@@ -192,11 +193,6 @@ def _native() -> Cpu:
     known = [find_cpu(each) for each in cpu_names()]
     runnable = [cpu for cpu in known if cpu.architecture and not cpu.missing_here()]
     return max(runnable, key=lambda cpu: (cpu.vector_bytes, len(cpu.features)), default=known[0])
-
-
-def _read(path: Path, text: str) -> Cpu:
-    bases = {name: FOLDER / f"{name}.toml" for name in cpu_names()}
-    return read_described(path, Cpu, bases, "CPU", shown=text)
 
 
 OPERATIONS: Mapping[str, str] = {

@@ -33,14 +33,9 @@ def rules() -> dict[str, tvm_api.Legalization]:
 
 def _topk(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     result, attributes = str(call.attrs.ret_type), call.attrs
-    both = _ordered(
-        builder,
-        call.args[0],
-        axis=int(attributes.axis),
-        count=tvm_api.integer_value(attributes.k) or 0,
-        largest=bool(attributes.largest),
-        dtype=str(attributes.dtype),
-    )
+    count = tvm_api.integer_value(attributes.k) or 0
+    axis, largest, dtype = int(attributes.axis), bool(attributes.largest), str(attributes.dtype)
+    both = _ordered(builder, call.args[0], axis, count, largest, dtype)
     if result == "both":
         return both
     return relax.TupleGetItem(builder.emit(both), 0 if result == "values" else 1)
@@ -56,31 +51,17 @@ def _argsort(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
 
 
 def _all_ordered(builder: tvm_api.BlockBuilder, call: tvm_api.Call, dtype: str) -> tvm_api.Expr:
-    axis = int(call.attrs.axis)
-    return _ordered(
-        builder,
-        call.args[0],
-        axis=axis,
-        count=(tvm_api.static_shape(call.args[0]) or ())[axis],
-        largest=bool(call.attrs.descending),
-        dtype=dtype,
-    )
+    axis, largest = int(call.attrs.axis), bool(call.attrs.descending)
+    count = (tvm_api.static_shape(call.args[0]) or ())[axis]
+    return _ordered(builder, call.args[0], axis, count, largest, dtype)
 
 
 def _ordered(
-    builder: tvm_api.BlockBuilder,
-    data: tvm_api.Expr,
-    *,
-    axis: int,
-    count: int,
-    largest: bool,
+    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, axis: int, count: int, largest: bool,
     dtype: str,
-) -> tvm_api.Expr:
-    """Return a call of a kernel that computes the first elements in order, and their positions.
-
-    Args:
-        count: number of elements in the results; less than 1 for all elements.
-    """
+) -> tvm_api.Expr:  # fmt: skip
+    """Return a call of a kernel that computes the first `count` elements in order, or all for less
+    than 1, and their positions."""
     shape = tvm_api.static_shape(data)
     if not shape:
         raise ValueError("an operand has no static shape, or no dimensions")

@@ -112,9 +112,12 @@ def schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
     if kinds is None:
         return
     outer, inner = kinds
-    vector = _vector_axis(schedule, outer)
+    sizes = [tvm_api.integer_value(schedule.get(loop).extent) for loop in outer]
+    wide = [loop for loop, size in zip(outer, sizes, strict=True) if size is None or size > 1]
+    vector = wide[-1] if wide else None
     if vector is not None:
-        padding = _padding_of(schedule, block)
+        producers = schedule.get_producers(block)
+        padding = next((each for each in producers if is_padding(schedule, each)), None)
         first = _loops_around_padding(schedule, block, padding, outer) if padding else []
         first = [loop for loop in first if loop is not vector]
         rest = [loop for loop in outer if loop is not vector and loop not in first]
@@ -141,12 +144,6 @@ def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.No
         return 0
     divisors = [n for n in range(SMALLEST_TILE, LARGEST_TILE + 1) if extent % n == 0]
     return max(divisors, default=0)
-
-
-def _padding_of(schedule: tvm_api.Schedule, block: tvm_api.Node) -> tvm_api.Node | None:
-    """Return the block that pads the reduction's input, or None."""
-    producers = schedule.get_producers(block)
-    return next((p for p in producers if is_padding(schedule, p)), None)
 
 
 def _loops_around_padding(
@@ -176,15 +173,6 @@ def _loops_around_padding(
     ]
     kept_inside = 1 if len(related) < len(outer) else 2
     return related[: max(1, len(related) - kept_inside)]
-
-
-def _vector_axis(schedule: tvm_api.Schedule, spatial: list[Any]) -> tvm_api.Node | None:
-    """Return the last output axis with more than one element."""
-    for loop in reversed(spatial):
-        extent = tvm_api.integer_value(schedule.get(loop).extent)
-        if extent is None or extent > 1:
-            return loop
-    return None
 
 
 def _compute_consumer_near(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
 
 from umakit.errors import AcceleratorConfigError, InputError
 from umakit.text.spelling import closest
@@ -141,7 +140,8 @@ def _wrong_value(
 def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
     """Return the fix for an unknown key: a close key, or all keys of the section."""
     for part in parts[:-1]:
-        field = _field(part, section)
+        fields = section.model_fields.items()
+        field = next((field for name, field in fields if part in (name, field.alias)), None)
         if field is None:
             continue
         annotation = field.annotation
@@ -152,13 +152,6 @@ def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
     if close:
         return f"remove it, or write {close}"
     return f"remove it; the keys here are {', '.join(keys)}"
-
-
-def _field(key: str, section: type[BaseModel]) -> FieldInfo | None:
-    for name, field in section.model_fields.items():
-        if key in (name, field.alias):
-            return field
-    return None
 
 
 Model = TypeVar("Model", bound=BaseModel)
