@@ -136,8 +136,8 @@ def _reports(
 
     A and B are backends if a model is given, else reports, libraries or models.
     """
-    from umakit.devices.catalogue import device_file
     from umakit.cpu.description import cpu_file
+    from umakit.devices.catalogue import device_file
     from umakit.tools.comparison.sources import different_names, kind_of, model_report, open_report
 
     model, paths = path_of(options, "model"), [Path(name) for name in names]

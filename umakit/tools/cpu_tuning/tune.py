@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from umakit.cpu.description import cpu_file, find_cpu
+from umakit.cpu.kernel_choices import KernelKey
 from umakit.errors import RecordsError
 from umakit.files.staging import temporary_folder
 from umakit.library.options import ExportOptions
-from umakit.cpu.description import cpu_file, find_cpu
-from umakit.cpu.kernel_choices import KernelKey
 from umakit.pipeline import Network
 from umakit.records.choices import existing_kernels, keep_kernels
 from umakit.records.kernels import KernelRecord, Origin
