@@ -24,12 +24,12 @@ from cmsis_network import Network, network_in_c
 from tflite_networks import trained_model
 
 import umakit
+from umakit.cpu.description import find_cpu
 from umakit.devices import Device, execute, find_device
 from umakit.devices.build import FLAGS, compile_c, library_sources
 from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.run import run_library
 from umakit.library.layout import RUNTIME
-from umakit.machine.cpu import find_cpu
 
 OUTPUT = Path("build/bench")
 CPUS = ("cortex-m4", "cortex-m7", "cortex-m55")

@@ -26,9 +26,9 @@ import numpy as np
 import onnx
 import tools
 
+from umakit.cpu.description import find_cpu
 from umakit.devices.build import FLAGS
 from umakit.library.metadata import load_metadata
-from umakit.machine.cpu import find_cpu
 
 BENCH = Path(__file__).parent
 OUTPUT = Path("build/bench")

@@ -28,7 +28,7 @@ import rounds
 import tools
 
 import umakit
-from umakit.machine.cpu import Cpu, find_cpu
+from umakit.cpu.description import Cpu, find_cpu
 
 OUTPUT = Path("build/bench/cpu.md")
 ROUNDS, SECONDS = 9, 0.03

@@ -28,9 +28,9 @@ from cost_networks import drawn_networks
 from scipy.optimize import nnls
 
 import umakit
+from umakit.cpu.description import FOLDER, FUNCTION, CpuCosts, find_cpu
 from umakit.devices.run import run_library
 from umakit.lower.executed import executed_operations
-from umakit.machine.cpu import FOLDER, FUNCTION, CpuCosts, find_cpu
 
 OUTPUT = Path("build/bench")
 DIGITS = Path(__file__).parents[1] / "examples/digits"

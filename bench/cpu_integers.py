@@ -34,8 +34,8 @@ import tools
 from networks import fold_batch_norms
 
 import umakit
+from umakit.cpu.description import Cpu, find_cpu
 from umakit.library.metadata import load_metadata
-from umakit.machine.cpu import Cpu, find_cpu
 
 OUTPUT = Path("build/bench/cpu_integers.md")
 ROUNDS, SECONDS = 9, 0.03

@@ -22,7 +22,7 @@ import onnx
 import rounds
 import tools
 
-from umakit.machine.cpu import Cpu, find_cpu
+from umakit.cpu.description import Cpu, find_cpu
 
 OUTPUT = Path("build/bench/cpu_operators.md")
 ROUNDS, SECONDS = 7, 0.01

@@ -23,9 +23,9 @@ import rounds
 import tools
 from networks import fold_batch_norms, random_inputs
 
+from umakit.cpu.description import Cpu, find_cpu
 from umakit.devices import HOST
 from umakit.devices.unpacked import TimedLibrary, take_turns
-from umakit.machine.cpu import Cpu, find_cpu
 from umakit.pipeline import ExportOptions, compile_model, import_network
 from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu
 

@@ -24,8 +24,8 @@ import rounds
 import tools
 from networks import fold_batch_norms
 
+from umakit.cpu.description import Cpu, cpu_names, find_cpu
 from umakit.devices.machine_names import processor_name, version_line
-from umakit.machine.cpu import Cpu, cpu_names, find_cpu
 
 OUTPUT = Path("build/bench/cpu_widths.md")
 ROUNDS, SECONDS = 9, 0.02

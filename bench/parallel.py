@@ -24,7 +24,7 @@ import rounds
 import tools
 
 import umakit
-from umakit.machine.cpu import find_cpu
+from umakit.cpu.description import find_cpu
 
 ROOT = Path(__file__).parents[1]
 POOL = ROOT / "tests" / "parallel_pool.c"

@@ -82,7 +82,7 @@ RUNNING = ("inputs", "seed", "cpu_clock", "size")
 
 
 def _refuse_needless(options: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
-    from umakit.machine.cpu import GENERIC
+    from umakit.cpu.description import GENERIC
     from umakit.tools.comparison.sources import refuse_needless
 
     compiling, running = (
@@ -136,8 +136,8 @@ def _reports(
 
     A and B are backends if a model is given, else reports, libraries or models.
     """
+    from umakit.cpu.description import cpu_file
     from umakit.devices.catalogue import device_file
-    from umakit.machine.cpu import cpu_file
     from umakit.tools.comparison.sources import different_names, kind_of, model_report, open_report
 
     model, paths = path_of(options, "model"), [Path(name) for name in names]

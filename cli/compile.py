@@ -102,9 +102,9 @@ def compile_(
     notices: list[str] = []
     with progress() as tell:
         tell("loading TVM")
+        from umakit.cpu.description import cpu_file
+        from umakit.cpu.several import cpu_texts
         from umakit.frontend import model_files
-        from umakit.machine.cpu import cpu_file
-        from umakit.machine.cpu_choice import cpu_texts
         from umakit.pipeline import compile_model
         from umakit.registration.sources.tree import input_files
         from umakit.tools.memory_map import draw_memory_map

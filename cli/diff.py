@@ -230,12 +230,12 @@ def _compare(
         options: options of the command by parameter name.
     """
     tell("loading TVM")
+    from umakit.cpu.description import cpu_file
     from umakit.devices.catalogue import device_file
     from umakit.devices.run import load_inputs
     from umakit.devices.waveforms import WaveFile
     from umakit.frontend import model_files
     from umakit.library.metadata import library_files
-    from umakit.machine.cpu import cpu_file
     from umakit.registration.sources.tree import input_files
     from umakit.tools.diff import DiffSettings, diff_model
     from umakit.tools.diff.result import DifferenceFiles

@@ -223,10 +223,10 @@ def _measure(
         options: options of the command by parameter name.
     """
     tell("loading TVM")
+    from umakit.cpu.description import cpu_file
     from umakit.devices.catalogue import device_file
     from umakit.files.staging import write_file
     from umakit.frontend import model_files
-    from umakit.machine.cpu import cpu_file
     from umakit.registration.sources.tree import input_files
     from umakit.tools.comparison.budget import write_budget
     from umakit.tools.comparison.reading import report_of

@@ -28,11 +28,11 @@ from umakit.cli.options import (
     said_when_it_fails,
 )
 
+from umakit.cpu.description import GENERIC, NATIVE
 from umakit.devices import find_device
 from umakit.devices.catalogue import device_file
 from umakit.devices.totals import CycleTotals, difference_percent, source_of
 from umakit.errors import InputError
-from umakit.machine.cpu import GENERIC, NATIVE
 from umakit.tools.columns import view
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from umakit.cli.console import console, print_json, progress, say_notices, say_w
 from umakit.cli.options import DEVICE_NAMES, ChosenCpuOption, device_of_library
 from umakit.cli.tables import Table, text_table
 
+from umakit.cpu.description import GENERIC
 from umakit.devices import find_device
-from umakit.machine.cpu import GENERIC
 from umakit.tools.columns import Column, TextTable, count
 
 if TYPE_CHECKING:

@@ -55,10 +55,10 @@ def _tune(
 ) -> tuple[TunedCpu, Origin]:
     """Tune all kernels; report each trial once its records are written."""
     tell("loading TVM")
+    from umakit.cpu.description import cpu_file, find_cpu
     from umakit.devices import find_device
     from umakit.devices.catalogue import device_file
     from umakit.frontend import model_files
-    from umakit.machine.cpu import cpu_file, find_cpu
     from umakit.pipeline import import_network
     from umakit.records.tilings import check_records_file
     from umakit.registration.sources.tree import input_files

@@ -12,12 +12,12 @@ import onnx
 from networks import Array
 
 import umakit
+from umakit.cpu.kernel_choices import Choice, KernelKey
 from umakit.devices import HOST
 from umakit.devices.build import compile_c, library_sources
 from umakit.devices.cpus import cpu_flags
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
-from umakit.machine.kernel_choices import Choice, KernelKey
 from umakit.memory.planners import LARGEST_SCRATCH_LIMIT as MOST_SCRATCH
 
 

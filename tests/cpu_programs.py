@@ -14,11 +14,11 @@ from cpus_here import PLAIN, PROCESSOR, QEMU, RUNS, need
 from networks import Array
 
 import umakit
+from umakit.cpu.description import find_cpu
 from umakit.devices import Device, build, execute, find_device
 from umakit.devices.build import compile_c, library_sources
 from umakit.library.layout import RUNTIME
 from umakit.library.metadata import load_metadata
-from umakit.machine.cpu import find_cpu
 
 DEVICES = {
     "generic": "host",

@@ -45,10 +45,10 @@ from strict import WARNINGS
 from test_tflite_sweep import SCALED, candidates
 from tflite_cases import Case, file_of, oracle
 
+from umakit.cpu.description import GENERIC, Cpu, cpu_names, find_cpu
 from umakit.devices import find_device
 from umakit.devices.build import library_sources
 from umakit.errors import DeviceError, UmakitError
-from umakit.machine.cpu import GENERIC, Cpu, cpu_names, find_cpu
 
 Array = np.ndarray[Any, Any]
 Key = tuple[str, str, str]

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from umakit.machine import cpu as cpus
-from umakit.machine.cpu import GENERIC, MACHINES, Cpu, features_in, find_cpu
+from umakit.cpu import description as cpus
+from umakit.cpu.description import GENERIC, MACHINES, Cpu, features_in, find_cpu
 
 VECTOR_CPUS = ("x86-64-v3", "x86-64-v4", "cortex-a76")
 """CPUs with 16 registers of 8 floats, 32 of 16, and 32 of 4."""

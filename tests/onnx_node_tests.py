@@ -51,9 +51,9 @@ from cpus_here import cpu_here
 from onnx.backend.test.case import node as node_tests
 from onnx.backend.test.case.test_case import TestCase
 
+from umakit.cpu.description import GENERIC, find_cpu
 from umakit.errors import UmakitError
 from umakit.library.options import ExportOptions
-from umakit.machine.cpu import GENERIC, find_cpu
 from umakit.pipeline import compile_model
 from umakit.version import __version__
 

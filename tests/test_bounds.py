@@ -32,7 +32,6 @@ from umakit.machine.bounds.losses import CAUSES, losses_of
 from umakit.machine.bounds.network import Read, Step, compulsory_bytes, network_bound, spilled_bytes
 from umakit.machine.commands import moved_bytes
 from umakit.machine.costs import Cost, TileSizes
-from umakit.machine.hardware import array_bound, array_cost, pool_cost, works_of
 from umakit.machine.space import SIZED, axis_sizes, invalid, tiles_on
 from umakit.machine.systolic import Dataflow, Product
 from umakit.machine.tiles import AXES, BUFFERS
@@ -278,7 +277,7 @@ def cheapest_cut(hardware: Hardware, flow: Dataflow, depthwise: bool, sizes: Pro
 
     @cache
     def best(m: int, n: int, k: int) -> int:
-        found = [array_cost(hardware, flow, Product(m, n, k), depthwise=depthwise).busy]
+        found = [hardware.array_cost(flow, Product(m, n, k), depthwise=depthwise).busy]
         found += [best(cut, n, k) + best(m - cut, n, k) for cut in range(1, m)]
         blocks = range(hardware.columns, n, hardware.columns)
         found += [best(m, cut, k) + best(m, n - cut, k) for cut in blocks]
@@ -297,14 +296,14 @@ def test_no_cut_of_a_product_takes_fewer_cycles_and_one_takes_as_many(
     hardware: Hardware, m: int, n: int, k: int, depthwise: bool
 ) -> None:
     kind = Kind.DEPTHWISE if depthwise else Kind.CONVOLUTION
-    works = works_of(hardware, convolution(m, n, k, kind))
+    works = hardware.array_works(convolution(m, n, k, kind))
     assert {work.dataflow for work in works} == set(hardware.dataflows) - (
         {Dataflow.INPUT_STATIONARY} if depthwise else set()
     )
     for work in works:
         assert work.dataflow is not None
         assert work.busy == cheapest_cut(hardware, work.dataflow, depthwise, Product(m, n, k))
-        whole = array_cost(hardware, work.dataflow, Product(m, n, k), depthwise=depthwise)
+        whole = hardware.array_cost(work.dataflow, Product(m, n, k), depthwise=depthwise)
         assert work.tail == whole.tail
 
 
@@ -313,8 +312,8 @@ def test_no_cut_of_a_product_takes_fewer_cycles_and_one_takes_as_many(
 def test_a_pool_is_as_long_as_its_windows(m: int, n: int, k: int, lanes: int) -> None:
     hardware = Hardware(2, 2, 4096, pooling_lanes=lanes)
     layer = replace(convolution(m, n, k, Kind.DEPTHWISE), kind=Kind.MAX_POOL, scales=0)
-    (work,) = works_of(hardware, layer)
-    assert work.busy == pool_cost(hardware, m, k, n).busy and work.dataflow is None
+    (work,) = hardware.array_works(layer)
+    assert work.busy == hardware.pool_cost(m, k, n).busy and work.dataflow is None
 
 
 SKIPPED = 1 if os.environ.get("UMAKIT_EXAMPLES") else 61
@@ -356,10 +355,10 @@ def test_no_tiling_of_a_layer_is_faster_than_its_bounds(
     if layer.kind is Kind.CONVOLUTION:  # whole blocks are stored
         stored = -(-layer.output_channels // hardware.columns) * hardware.columns
         layer = replace(layer, stored_channels=stored)
-    assume(works_of(hardware, layer))
+    assume(hardware.array_works(layer))
     planner = TilePlanner(hardware, FREE)
-    bound = array_bound(hardware, layer)
-    least = min(work.busy for work in works_of(hardware, layer))
+    bound = hardware.array_bound(layer)
+    least = min(work.busy for work in hardware.array_works(layer))
     assert bound.cycles >= layer_bound(hardware, layer).cycles
     # Neighbours differ in their order and number of buffers only.
     for tiling in islice(all_tilings(layer, hardware), first, None, SKIPPED):
@@ -430,7 +429,7 @@ def test_a_layer_of_one_job_is_as_fast_as_its_bound_but_for_register_accesses() 
         for tiling in all_tilings(layer, hardware)
         if tiling.input_channels == 200
     )
-    bound = array_bound(hardware, layer)
+    bound = hardware.array_bound(layer)
     loads = (4 * 200 + 4 * 200 + 4 * 4 + 5 + 3) // 4  # a copy a tensor
     assert bound.bus >= loads + 3 + 200
     assert bound.bus == bound.cycles <= best <= bound.cycles + 6
@@ -457,7 +456,7 @@ def test_a_layer_of_one_byte_takes_its_bound_and_register_accesses(
     layer = pool(1, 1)
     (tiling,) = {replace(each, buffers=1, order=AXES) for each in all_tilings(layer, hardware)}
     cycles = TilePlanner(hardware, FREE).predict(tiles_on(layer, tiling, hardware)).cycles
-    assert cycles == array_bound(hardware, layer).cycles + accesses == 21 + 1 + 21 + accesses
+    assert cycles == hardware.array_bound(layer).cycles + accesses == 21 + 1 + 21 + accesses
 
 
 def test_the_best_tiling_of_a_layer_that_only_copies_takes_its_bound() -> None:
@@ -470,7 +469,7 @@ def test_the_best_tiling_of_a_layer_that_only_copies_takes_its_bound() -> None:
         for tiling in all_tilings(layer, hardware)
         if tiling.order == AXES and tiling.output_channels == 16
     )
-    assert best == array_bound(hardware, layer).cycles + 1 == 2 * 64 * 16 // 4 + 20 + 1
+    assert best == hardware.array_bound(layer).cycles + 1 == 2 * 64 * 16 // 4 + 20 + 1
 
 
 @examples(15)

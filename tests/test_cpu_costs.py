@@ -18,12 +18,12 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit import tvm_api
+from umakit.cpu.description import OPERATIONS, CpuCosts, find_cpu
 from umakit.devices import find_device
 from umakit.devices.run import run_library
 from umakit.errors import InputError
 from umakit.library.metadata import load_metadata
 from umakit.lower.executed import executed_operations
-from umakit.machine.cpu import OPERATIONS, CpuCosts, find_cpu
 from umakit.partition.choice import Decision, LayerCosts, TakenLayer, by_cycles
 from umakit.pipeline import ExportOptions, partition_model
 from umakit.tools.accounting import account

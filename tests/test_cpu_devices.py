@@ -13,11 +13,11 @@ from networks import Graph, onnx_runtime, save
 from umakit.cli.main import run_command
 
 import umakit
+from umakit.cpu.description import Cpu, cpu_names, find_cpu
 from umakit.devices import DEVICES, find_device
 from umakit.devices.cpus import what_lacks
 from umakit.devices.run import run_library
 from umakit.errors import BuildError
-from umakit.machine.cpu import Cpu, cpu_names, find_cpu
 
 RUNS = {
     "armv6-m": "m3 m4 m7 m55",

@@ -29,14 +29,14 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.backend.registry import find_backend
 from umakit.codegen.several_cpus import generate_for_cpus
+from umakit.cpu.description import Cpu, cpu_names, find_cpu
+from umakit.cpu.several import choices_of
 from umakit.devices import HOST, execute, find_device
 from umakit.devices.cpus import cpu_flags, description_for
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import BuildError, InputError, LibraryError, MemoryPlanError
 from umakit.library.metadata import load_metadata
 from umakit.library.options import ExportOptions
-from umakit.machine.cpu import Cpu, cpu_names, find_cpu
-from umakit.machine.cpu_choice import choices_of
 from umakit.pipeline import partition_model, plan_program
 from umakit.tools.size import library_size
 

@@ -19,7 +19,7 @@ from cpu_programs import run_on_garbage
 from networks import Array, onnx_runtime, random_inputs
 from reproductions import reproduction
 
-from umakit.machine.cpu import cpu_names
+from umakit.cpu.description import cpu_names
 
 SWEEP = Path(cpu_sweep.__file__)
 NETWORKS = 20

@@ -22,6 +22,8 @@ from networks import Graph, onnx_runtime, random_inputs
 from strict import WARNINGS
 
 import umakit
+from umakit.cpu import description as cpus
+from umakit.cpu.description import Cpu, cpu_names, find_cpu
 from umakit.cpu.float_convolutions import channels_to_fill
 from umakit.cpu.register_tiles import choose_tile, fused_tile
 from umakit.devices import HOST
@@ -29,8 +31,6 @@ from umakit.devices.build import library_sources
 from umakit.devices.cpus import cpu_flags
 from umakit.errors import BuildError, InputError
 from umakit.library.metadata import load_metadata
-from umakit.machine import cpu as cpus
-from umakit.machine.cpu import Cpu, cpu_names, find_cpu
 
 WITH_VECTORS = [name for name in cpu_names() if find_cpu(name).has_vectors]
 

@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 from strict import WARNINGS
 from umakit.sim import source_directory
 
+from umakit.cpu.description import find_cpu
 from umakit.devices import HOST, Device, execute, find_device
 from umakit.devices.device import SUPPORT
 from umakit.library.layout import RUNTIME
-from umakit.machine.cpu import find_cpu
 from umakit.operators.kernels import dot_forms
 from umakit.operators.numeric.fixed_point import Arithmetic
 

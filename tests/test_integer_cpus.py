@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from integer_networks import Network, networks
 
-from umakit.machine.cpu import cpu_names, find_cpu
+from umakit.cpu.description import cpu_names, find_cpu
 
 CPUS = [name for name in cpu_names() if find_cpu(name).dot_products]
 

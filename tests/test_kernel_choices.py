@@ -23,10 +23,10 @@ from umakit.cpu.choice_candidates import (
     convolution_candidates,
     product_candidates,
 )
+from umakit.cpu.description import Cpu, cpu_names, find_cpu
 from umakit.cpu.dot_kernels import dot_candidates
+from umakit.cpu.kernel_choices import Choice, Chosen, KernelKey
 from umakit.cpu.register_tiles import vector_lanes
-from umakit.machine.cpu import Cpu, cpu_names, find_cpu
-from umakit.machine.kernel_choices import Choice, Chosen, KernelKey
 from umakit.operators.kernels.dot_forms import FORMS
 
 WITH_VECTORS = [find_cpu(name) for name in cpu_names() if find_cpu(name).has_vectors]

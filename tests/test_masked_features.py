@@ -102,7 +102,7 @@ ALLOWED = {
     "tests/test_remote_ssh.py": "this machine is the one that answers",
     "tests/misra.py": "how many files are checked at once",
     "tests/rtl/compare_chocolate.py": "prints how long it took, and where",
-    "umakit/machine/cpu.py": "what `native` is",
+    "umakit/cpu/description.py": "what `native` is",
     "umakit/pipeline/__init__.py": "says that the network cannot be run here",
     "umakit/tools/versions.py": "`uma version` prints the processor",
     "umakit/devices/cpus.py": "refuses to run code that this machine does not have",

@@ -18,7 +18,7 @@ from umakit.errors import AcceleratorConfigError, InputError
 from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.bounds import lower_bound
 from umakit.machine.costs import Cost
-from umakit.machine.hardware import Hardware, array_cost, pool_cost, transfer_cost
+from umakit.machine.hardware import Hardware
 from umakit.machine.systolic import Dataflow, Product
 
 REFERENCE = Path(
@@ -69,7 +69,7 @@ def test_a_job_costs_what_its_folds_cost(
     device = hardware(rows, columns, drain_cycles=drain, preload=preload, pack_columns=pack,
                       preload_rows=at_once)  # fmt: skip
     product = Product(m, n, k)
-    found = array_cost(device, dataflow, product)
+    found = device.array_cost(dataflow, product)
     stays = 0 if dataflow is Dataflow.OUTPUT_STATIONARY else rows
     if preload:
         stays = len(range(0, stays, at_once))
@@ -95,7 +95,7 @@ def test_without_preload_jobs_cost_what_scale_sim_says() -> None:
     for row in rows:
         product = Product(*(int(row[name]) for name in "MNK"))
         device = hardware(int(row["array_rows"]), int(row["array_cols"]))
-        found = array_cost(device, Dataflow.named(row["dataflow"]), product)
+        found = device.array_cost(Dataflow.named(row["dataflow"]), product)
         assert (found.cycles, found.tail) == (int(row["scalesim_total_cycles"]) + 1, 0)
 
 
@@ -103,9 +103,9 @@ def test_depthwise_channels_lie_on_columns() -> None:
     # 8 channels of a 3 x 3 window on 16 columns: two groups of positions at a time.
     product = Product(100, 8, 9)
     flow = Dataflow.OUTPUT_STATIONARY
-    plain = array_cost(hardware(16, 16, preload=True), flow, product, depthwise=True)
-    packed = array_cost(
-        hardware(16, 16, preload=True, pack_columns=True), flow, product, depthwise=True
+    plain = hardware(16, 16, preload=True).array_cost(flow, product, depthwise=True)
+    packed = hardware(16, 16, preload=True, pack_columns=True).array_cost(
+        flow, product, depthwise=True
     )
     assert (plain.busy, packed.busy) == (7 * 9, 4 * 9)
 
@@ -124,13 +124,13 @@ def test_a_transfer_costs_what_its_rows_cost(
         blocking += sum(latency for _ in range(0, row_bytes, burst or row_bytes))
         blocking += len(range(0, row_bytes, width))
         ahead += len(range(0, row_bytes, width))
-    assert transfer_cost(hardware(4, 4, **numbers), planes, rows, row_bytes) == Cost(blocking, 0)
+    assert hardware(4, 4, **numbers).transfer_cost(planes, rows, row_bytes) == Cost(blocking, 0)
     outstanding = hardware(4, 4, outstanding=True, **numbers)
-    assert transfer_cost(outstanding, planes, rows, row_bytes) == Cost(ahead, latency)
+    assert outstanding.transfer_cost(planes, rows, row_bytes) == Cost(ahead, latency)
 
 
 def test_a_pool_takes_lanes_of_channels() -> None:
-    assert pool_cost(hardware(4, 4, pooling_lanes=8, preload=True), 10, 9, 20) == Cost(270, 0)
+    assert hardware(4, 4, pooling_lanes=8, preload=True).pool_cost(10, 9, 20) == Cost(270, 0)
 
 
 def test_the_bound_is_the_larger_of_compute_and_memory() -> None:
@@ -144,22 +144,22 @@ def test_the_bound_is_the_larger_of_compute_and_memory() -> None:
     ("call", "message"),
     [
         (
-            lambda: array_cost(Hardware(4, 4, 64), Dataflow.WEIGHT_STATIONARY, Product(1, 1, 1)),
+            lambda: Hardware(4, 4, 64).array_cost(Dataflow.WEIGHT_STATIONARY, Product(1, 1, 1)),
             "the array cannot be weight_stationary; choose output_stationary",
         ),
         (
-            lambda: array_cost(
-                Hardware(4, 4, 64), Dataflow.OUTPUT_STATIONARY, Product(1, 1, 1), depthwise=True
+            lambda: Hardware(4, 4, 64).array_cost(
+                Dataflow.OUTPUT_STATIONARY, Product(1, 1, 1), depthwise=True
             ),
             "no depthwise mode",
         ),
         (
-            lambda: array_cost(
-                hardware(4, 4), Dataflow.INPUT_STATIONARY, Product(1, 1, 1), depthwise=True
+            lambda: hardware(4, 4).array_cost(
+                Dataflow.INPUT_STATIONARY, Product(1, 1, 1), depthwise=True
             ),
             "depthwise convolutions cannot be input_stationary",
         ),
-        (lambda: pool_cost(Hardware(4, 4, 64), 1, 1, 1), "no pooling stage"),
+        (lambda: Hardware(4, 4, 64).pool_cost(1, 1, 1), "no pooling stage"),
     ],
 )  # fmt: skip
 def test_what_the_hardware_cannot_do(call: object, message: str) -> None:

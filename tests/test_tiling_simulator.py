@@ -27,7 +27,7 @@ from systolic_layers import Job, Layer, draw_weights
 from umakit.machine.clock import Span, run
 from umakit.machine.costs import Cost
 from umakit.machine.description import Command
-from umakit.machine.hardware import Hardware, array_cost, pool_cost, transfer_cost
+from umakit.machine.hardware import Hardware
 from umakit.machine.systolic import Dataflow, Product
 
 FLOWS = {VALUES["DATAFLOW"][flow.name]: flow for flow in Dataflow}
@@ -61,15 +61,15 @@ def hardware_of(config: Config, completion: str) -> Hardware:
 def cost_of(hardware: Hardware, command: Programmed) -> Cost:
     value = command.registers
     if not command.is_array:
-        return transfer_cost(
-            hardware, value["DMA_PLANES"], value["DMA_ROWS"], value["DMA_ROW_BYTES"]
+        return hardware.transfer_cost(
+            value["DMA_PLANES"], value["DMA_ROWS"], value["DMA_ROW_BYTES"]
         )
     positions = value["OUTPUT_HEIGHT"] * value["OUTPUT_WIDTH"]
     window = value["KERNEL_HEIGHT"] * value["KERNEL_WIDTH"]
     if value["OPERATION"] != VALUES["OPERATION"]["CONVOLUTION"]:
-        return pool_cost(hardware, positions, window, CHANNELS)
+        return hardware.pool_cost(positions, window, CHANNELS)
     product = Product(positions, CHANNELS, window * CHANNELS)
-    return array_cost(hardware, FLOWS[value["DATAFLOW"]], product)
+    return hardware.array_cost(FLOWS[value["DATAFLOW"]], product)
 
 
 @st.composite
@@ -209,7 +209,7 @@ def test_costs_of_layers_are_those_of_the_simulator(
     job.put("IFMAP_START", np.zeros((side, side, inputs), np.int8))
     job.put_weights(draw_weights(layer, depthwise, np.random.default_rng(1)), depthwise)
     product = Product(side * side, outputs, kernel * kernel * (1 if depthwise else inputs))
-    cost = array_cost(hardware_of(config, "interrupt"), flow, product, depthwise=depthwise)
+    cost = hardware_of(config, "interrupt").array_cost(flow, product, depthwise=depthwise)
     assert job.run()[1] == cost.cycles
     assert device.counter("USEFUL_MACS") == cost.macs
     if preload:

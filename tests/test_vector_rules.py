@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from networks import Array, Graph, normal
 
 import umakit
+from umakit.cpu.description import find_cpu
 from umakit.devices import build
 from umakit.library.metadata import load_metadata
-from umakit.machine.cpu import find_cpu
 
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 1e-42, 3e37, -3e37]
 LANES = {cpu: find_cpu(cpu).float_lanes for cpu in VECTOR_CPUS}

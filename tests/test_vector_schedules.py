@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, normal, onnx_runtime, random_inputs
 
-from umakit.cpu.register_tiles import row_cost, step_cost
+from umakit.cpu.register_tiles import Tile, row_cost, step_cost
 from umakit.cpu.weight_tiles import WeightTiles
 from umakit.library.metadata import load_metadata
 
@@ -167,7 +167,7 @@ def test_cost_of_a_row_is_that_of_its_tiles(row: int, positions: int, vectors: i
     rest = list(range(row))
     tiles = [rest[n : n + positions] for n in range(0, row, positions)]
     expected = sum(step_cost(len(tile), vectors) for tile in tiles) / vectors
-    assert row_cost(row, positions, vectors) == pytest.approx(expected)
+    assert row_cost(row, Tile(positions, vectors, 1)) == pytest.approx(expected)
 
 
 @examples(6)

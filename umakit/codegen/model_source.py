@@ -26,7 +26,7 @@ from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.part_source import parts_function
 from umakit.codegen.shared_kernels import KernelUse, kernel_name, kernel_use, print_kernels
 from umakit.codegen.template_values import chosen_macro, common_values, interface_prefix
-from umakit.machine.cpu_choice import CpuChoice
+from umakit.cpu.several import CpuChoice
 from umakit.memory.plan import MemoryPlan
 from umakit.partition.report import CPU
 from umakit.program.descriptions import KernelDescription, describe

@@ -14,8 +14,8 @@ from umakit.codegen.interface_comments import failure_comment
 from umakit.codegen.locks import locked_backends, locks_view
 from umakit.codegen.model_source import GeneratedCode, generate_code
 from umakit.codegen.template_values import chosen_macro, common_values
+from umakit.cpu.description import GENERIC
 from umakit.errors import LibraryError
-from umakit.machine.cpu import GENERIC
 from umakit.memory.plan import PlannedProgram
 from umakit.partition.report import CPU
 from umakit.program.program import Program

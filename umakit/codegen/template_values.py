@@ -18,8 +18,8 @@ from umakit.codegen.statuses import (
     checks_scratch,
     own_statuses,
 )
+from umakit.cpu.several import CpuChoice
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
-from umakit.machine.cpu_choice import CpuChoice
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend

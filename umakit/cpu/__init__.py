@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the CPU: legalizations of operators, loop schedules and dot products."""
+"""CPUs and their kernels: descriptions with costs, legalizations of operators, loop schedules and
+dot products."""

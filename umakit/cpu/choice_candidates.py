@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit import tvm_api
+from umakit.cpu.description import Cpu
+from umakit.cpu.kernel_choices import Choice, KernelKey
 from umakit.cpu.register_tiles import (
-    MOST_POSITIONS,
-    MOST_VECTORS,
     Tile,
     choose_tile,
     depthwise_tile,
+    fitting_tiles,
     fused_tile,
     row_cost,
     vector_lanes,
 )
 from umakit.cpu.schedule import is_padding, is_reduction
-from umakit.machine.cpu import Cpu
-from umakit.machine.kernel_choices import Choice, KernelKey
+from umakit.cpu.vector_expressions import element_step
 
 FIRST_CACHE_WEIGHTS = 24576
 """Bytes of weights that stay in the first-level cache (usually 32 KiB) next to data."""
@@ -59,10 +59,7 @@ class ConvolutionSizes:
 
     Attributes:
         rows, row, channels: number of rows, columns and channels of the result.
-        inputs: input channels of a group.
-        kernel: rows and columns of a window.
         padded: shape [N, H, W, C] of the padded data; None without padding.
-        data_bytes: bytes of the data and of the result.
         is_depthwise: whether each channel has a window of its own.
     """
 
@@ -88,12 +85,8 @@ class ConvolutionSizes:
         return max(1, (self.padded[1] - self.kernel[0]) // max(1, self.rows - 1))
 
     def padded_bytes(self, rows: int, inputs: int | None = None) -> int:
-        """Return the bytes of the padded data for some rows of the result.
-
-        Args:
-            rows: number of rows of the result.
-            inputs: number of input channels; None for all.
-        """
+        """Return the bytes of the padded data for some rows of the result and input channels (None:
+        all)."""
         if self.padded is None:
             return 0
         _, _, width, channels = self.padded
@@ -154,16 +147,8 @@ def convolution_candidates(sizes: ConvolutionSizes, cpu: Cpu) -> list[Choice]:
 
 
 def product_candidates(positions: int, channels: int, cpu: Cpu) -> list[Choice]:
-    """Return the possible choices of a matrix product, the rule's own first.
-
-    Args:
-        positions: rows of the result.
-        channels: columns of the result.
-        cpu: a CPU with vectors.
-
-    Returns:
-        An empty list if the channels fill no vector.
-    """
+    """Return the possible choices of a [positions, channels] product, the rule's own first; empty
+    if the channels fill no vector."""
     tile = choose_tile(cpu, positions, channels)
     if tile.lanes == 1:
         return []
@@ -181,23 +166,9 @@ def _distinct(choices: Iterable[Choice]) -> list[Choice]:
 
 
 def _other_tiles(cpu: Cpu, own: Tile, row: int, channels: int) -> list[Tile]:
-    """Return other tiles with a cost near the rule's own, cheapest first.
-
-    Args:
-        cpu: the CPU.
-        own: the rule's own tile.
-        row: positions of a row; the last tile of a row may be smaller.
-        channels: output channels; the channels of a tile divide them.
-    """
-    lanes = own.lanes
-    tiles = {
-        Tile(positions, vectors * lanes, lanes): row_cost(row, positions, vectors)
-        for vectors in range(1, MOST_VECTORS + 1)
-        if channels % (vectors * lanes) == 0
-        for positions in range(1, min(row, MOST_POSITIONS) + 1)
-        if positions * vectors + vectors + 1 <= cpu.vector_registers
-    }
-    least = row_cost(row, own.positions, own.channels // lanes)
+    """Return other tiles with a cost near the rule's own, cheapest first."""
+    tiles = {each: row_cost(row, each) for each in fitting_tiles(cpu, own.lanes, channels, row)}
+    least = row_cost(row, own)
     near = [each for each, cost in tiles.items() if cost <= MOST_COST * least and each != own]
     return sorted(near, key=lambda each: tiles[each])[:OTHER_TILES]
 
@@ -300,15 +271,7 @@ def key_of_convolution(
     operator: str,
     follows: tuple[str, ...],
 ) -> KernelKey:
-    """Return the key of a convolution in NHWC.
-
-    Args:
-        schedule: schedule of the kernel.
-        block: the convolution.
-        padding: the block that pads the data; None without padding.
-        operator: name of the operator.
-        follows: names of the fused elementwise operators.
-    """
+    """Return the key of a convolution in NHWC."""
     body = schedule.get(block)
     read, weights = (region.source for region in body.reads[:2])
     data = read if padding is None else schedule.get(padding).reads[0].source
@@ -317,8 +280,8 @@ def key_of_convolution(
     loads = tvm_api.collect(body.body, tvm_api.TensorLoad)
     index = next(list(load.indices) for load in loads if load.source.same_as(read))
     variables = [axis.var for axis in body.iter_vars]
-    strides = [_factor(index[n], variables[n]) for n in (1, 2)]
-    dilation = [_factor(index[n], variables[n + 3]) for n in (1, 2)]
+    strides = [element_step(index[n], variables[n]) or 0 for n in (1, 2)]
+    dilation = [element_step(index[n], variables[n + 3]) or 0 for n in (1, 2)]
     return KernelKey(
         operator, dtype, shape, kernel, tvm_api.buffer_shape(body.writes[0].source),
         (padded[1] - shape[1], padded[2] - shape[2]), (strides[0], strides[1]),
@@ -327,13 +290,6 @@ def key_of_convolution(
 
 
 def key_of_product(schedule: tvm_api.Schedule, block: Any, follows: tuple[str, ...]) -> KernelKey:
-    """Return the key of a matrix product.
-
-    Args:
-        schedule: schedule of the kernel.
-        block: the product.
-        follows: names of the fused elementwise operators.
-    """
     body = schedule.get(block)
     shapes = [tvm_api.buffer_shape(region.source) for region in body.reads[:2]]
     result = body.writes[0].source
@@ -341,26 +297,3 @@ def key_of_product(schedule: tvm_api.Schedule, block: Any, follows: tuple[str, .
     return KernelKey(
         "matmul", dtype, shapes[0], shapes[-1], tvm_api.buffer_shape(result), follows=follows
     )
-
-
-def _factor(index: Any, variable: Any) -> int:
-    """Return the growth of an index per step of a variable; 0 if unknown."""
-    first, second = (_value(index, variable, count) for count in (0, 1))
-    return 0 if first is None or second is None else second - first
-
-
-def _value(index: Any, variable: Any, count: int) -> int | None:
-    """Return the value of a sum of products with one variable set and all others 0; None if
-    unknown."""
-    number = tvm_api.integer_value(index)
-    if number is not None:
-        return number
-    if isinstance(index, tvm_api.Var):
-        return count if index.same_as(variable) else 0
-    if not isinstance(index, tvm_api.tirx.Add | tvm_api.tirx.Mul):
-        return None
-    sides = [_value(side, variable, count) for side in (index.a, index.b)]
-    if sides[0] is None or sides[1] is None:
-        return None
-    is_sum = isinstance(index, tvm_api.tirx.Add)
-    return sides[0] + sides[1] if is_sum else sides[0] * sides[1]

@@ -4,16 +4,16 @@
 The sums of a tile, some positions by some channels, are a local array. Accesses are vectors at
 constant indices, so that compilers keep the array in registers:
 
-    for block of rows: padded rows for channel tile, row, column tile: sums = 0 for kernel row,
-    kernel column, input channel: for position of the tile (unrolled), vector of channels: sums +=
-    data * weights result = fused elementwise operators
+    for block of rows:
+        padded rows
+        for channel tile, row, column tile:
+            sums = 0
+            for kernel row, kernel column, input channel:
+                for position of the tile (unrolled), vector of channels: sums += data * weights
+            result = fused elementwise operators
 
 Weights of a tile that do not fit into the first cache are cut into blocks of input channels. Each
-block is used for all positions of a block of rows; their sums are in memory meanwhile:
-
-    for block of rows, group of channel tiles: for block of input channels: padded rows of these
-    channels for channel tile, row, column tile: as above; sums of the block of rows += sums result
-    = fused elementwise operators
+block is used for all positions of a block of rows; their sums are in memory meanwhile.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ from umakit.cpu.choice_candidates import (
     convolution_candidates,
     key_of_convolution,
 )
+from umakit.cpu.description import Cpu
+from umakit.cpu.kernel_choices import Choice, KernelKey, choose
 from umakit.cpu.register_tiles import choose_tile, vector_lanes
 from umakit.cpu.schedule import (
     inline_elementwise,
+    is_last_sum,
     is_padding,
-    is_reduction,
     reductions_of,
     schedule_of,
     scheduled,
@@ -46,8 +48,6 @@ from umakit.cpu.vector_loops import (
     vectorize_result,
 )
 from umakit.cpu.weight_tiles import FACTS, Facts, Packing, WeightTiles
-from umakit.machine.cpu import Cpu
-from umakit.machine.kernel_choices import Choice, KernelKey, choose
 
 
 @dataclass
@@ -55,8 +55,6 @@ class Convolution:
     """A convolution to schedule.
 
     Attributes:
-        schedule: schedule of the kernel.
-        block: block of the convolution.
         outer: loops over images, rows, columns and channels.
         inner: loops over rows and columns of the kernel, and input channels.
         padding: the block that pads the data; None without padding.
@@ -108,16 +106,7 @@ def tile_convolution(
     packing: Packing,
     follows: tuple[str, ...] = (),
 ) -> KernelKey | None:
-    """Tile a convolution and return its key; None if its channels fill no vector.
-
-    Args:
-        block: the convolution.
-        outer: loops over images, rows, columns and channels.
-        inner: loops over rows and columns of the kernel, and input channels.
-        cpu: the CPU.
-        packing: notes the weights that the kernel reads tile by tile.
-        follows: names of the fused elementwise operators.
-    """
+    """Tile a convolution and return its key; None if its channels fill no vector."""
     convolution = Convolution.of(schedule, block, outer, inner)
     sizes = convolution.sizes
     candidates = convolution_candidates(sizes, cpu)
@@ -230,28 +219,15 @@ def _tile_depthwise(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
 
 # Loop schedule of grouped float convolutions in NHWC for CPUs with vector registers.
 #
-# Each group is a convolution of its own, with sums in registers as in
-# `umakit.cpu.convolution_schedule`. Padded rows are computed once for all groups:
-#
-#     for row: padded rows for group, channel tile, column tile: sums = 0 for kernel row, kernel
-#     column, input channel of the group: for position of the tile (unrolled), vector of channels:
-#     sums += data * weights result = fused elementwise operators
+# Each group is a convolution of its own, with sums in registers as above. Padded rows are computed
+# once for all groups.
 
 
 def schedule_groups(
     function: tvm_api.PrimFunc, cpu: Cpu, constants: Collection[int]
 ) -> tvm_api.PrimFunc | None:
-    """Schedule a prim func of fused operators for a CPU with vector registers.
-
-    Args:
-        function: the prim func.
-        cpu: the CPU.
-        constants: parameters that are constants in all calls.
-
-    Returns:
-        The scheduled prim func; None for other operators, for depthwise convolutions, and if the
-        channels of a group fill no vector.
-    """
+    """Schedule a prim func of fused operators; None for other operators, for depthwise
+    convolutions, and if the channels of a group fill no vector."""
     schedule = schedule_of(function)
     if schedule is None:
         return None
@@ -274,8 +250,7 @@ def _tile_groups(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: Pack
     inputs = extent(schedule, inner[2])
     data = schedule.get(block).reads[0].source
     groups = tvm_api.buffer_shape(data)[3] // max(1, inputs)
-    consumers = list(schedule.get_consumers(block))
-    if inputs <= 1 or len(consumers) > 1 or any(is_reduction(schedule, n) for n in consumers):
+    if inputs <= 1 or not is_last_sum(schedule, block):
         return False
     tile = choose_tile(cpu, extent(schedule, column), extent(schedule, channel) // groups)
     if tile.lanes == 1:

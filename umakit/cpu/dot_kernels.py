@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from umakit import tvm_api
-from umakit.machine.cpu import Cpu
-from umakit.machine.kernel_choices import KEY, Choice, KernelKey, choose
+from umakit.cpu.description import Cpu
+from umakit.cpu.kernel_choices import KEY, Choice, KernelKey, choose
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, is_depthwise
 from umakit.operators.kernels.dot_convolutions import conv2d, suits_convolution
 from umakit.operators.kernels.dot_forms import DotForm, form_of
@@ -33,13 +33,8 @@ OwnKernel = Callable[[DotForm, Any, tvm_api.Call], Made | None]
 
 
 def rules_for(cpu: Cpu | None, generic_rows: Collection[int] = ()) -> dict[str, Rule]:
-    """Return the legalizations of integer operators for a CPU; empty for a CPU without dot
-    products.
-
-    Args:
-        cpu: the CPU; None for any.
-        generic_rows: rows of the offload report with the kernels for any CPU.
-    """
+    """Return the legalizations of integer operators for a CPU, without those of some rows of the
+    offload report; empty for a CPU without dot products."""
     form = form_of(cpu.dot_products) if cpu is not None else None
     if form is None:
         return {}

@@ -13,19 +13,14 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.machine.cpu import Cpu
+from umakit.cpu.description import Cpu
 
 CONVOLUTION = "relax.nn.conv2d"
 NAME = "conv2d_of_whole_vectors"
 
 
 def channels_to_fill(channels: int, lanes: int) -> int:
-    """Return the number of channels, padded or not, with the fewest vectors.
-
-    Args:
-        channels: channels of the network.
-        lanes: numbers in a vector register, a power of two.
-    """
+    """Return the number of channels, padded or not, with the fewest vectors."""
     narrower = lanes
     while channels % narrower:
         narrower //= 2
@@ -87,12 +82,7 @@ REPEATED_NAME = "depthwise_of_repeated_channels"
 def depthwise_rule_for(
     cpu: Cpu, others: Mapping[str, tvm_api.Legalization]
 ) -> dict[str, tvm_api.Legalization]:
-    """Return the legalization of depthwise float convolutions for a CPU with vectors.
-
-    Args:
-        cpu: the CPU.
-        others: legalizations of other convolutions, by name of the operator.
-    """
+    """Return the legalization of depthwise float convolutions for a CPU with vectors."""
     usual = others[CONVOLUTION]
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
@@ -126,8 +116,6 @@ def _depthwise(data: Any, kernel: Any, channels: int, attributes: Any) -> Any:
     Args:
         data: [N, H, W, C]; `channels / C` results read each channel.
         kernel: [KH, KW, 1, filled channels].
-        channels: channels of the result.
-        attributes: attributes of the convolution.
     """
     te, tir = tvm_api.te, tvm_api.tirx
     batch, height, width, inputs = (int(n) for n in data.shape)

@@ -20,11 +20,8 @@ from umakit.tvm_api import int32
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
-Rule = Callable[[Any, Any], Any]
-"""A rule for `LegalizeOps`: (block builder, call) -> Relax expression."""
 
-
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, tvm_api.Legalization]:
     """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.topk": _topk,
@@ -37,14 +34,9 @@ def rules() -> dict[str, Rule]:
 
 def _topk(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     result, attributes = str(call.attrs.ret_type), call.attrs
-    both = _ordered(
-        builder,
-        call.args[0],
-        axis=int(attributes.axis),
-        count=tvm_api.integer_value(attributes.k) or 0,
-        largest=bool(attributes.largest),
-        dtype=str(attributes.dtype),
-    )
+    count = tvm_api.integer_value(attributes.k) or 0
+    axis, largest, dtype = int(attributes.axis), bool(attributes.largest), str(attributes.dtype)
+    both = _ordered(builder, call.args[0], axis, count, largest, dtype)
     if result == "both":
         return both
     return relax.TupleGetItem(builder.emit(both), 0 if result == "values" else 1)
@@ -60,36 +52,17 @@ def _argsort(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
 
 
 def _all_ordered(builder: tvm_api.BlockBuilder, call: tvm_api.Call, dtype: str) -> tvm_api.Expr:
-    axis = int(call.attrs.axis)
-    return _ordered(
-        builder,
-        call.args[0],
-        axis=axis,
-        count=(tvm_api.static_shape(call.args[0]) or ())[axis],
-        largest=bool(call.attrs.descending),
-        dtype=dtype,
-    )
+    axis, largest = int(call.attrs.axis), bool(call.attrs.descending)
+    count = (tvm_api.static_shape(call.args[0]) or ())[axis]
+    return _ordered(builder, call.args[0], axis, count, largest, dtype)
 
 
 def _ordered(
-    builder: tvm_api.BlockBuilder,
-    data: tvm_api.Expr,
-    *,
-    axis: int,
-    count: int,
-    largest: bool,
+    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, axis: int, count: int, largest: bool,
     dtype: str,
-) -> tvm_api.Expr:
-    """Return a call of a kernel that computes the first elements in order, and their positions.
-
-    Args:
-        builder: block builder for the kernel.
-        data: tensor of a static shape.
-        axis: ordered axis.
-        count: number of elements in the results; less than 1 for all elements.
-        largest: whether large elements come first.
-        dtype: dtype of the positions.
-    """
+) -> tvm_api.Expr:  # fmt: skip
+    """Return a call of a kernel that computes the first `count` elements in order, or all for less
+    than 1, and their positions."""
     shape = tvm_api.static_shape(data)
     if not shape:
         raise ValueError("an operand has no static shape, or no dimensions")
@@ -117,12 +90,8 @@ class _Row:
     """Statements that order the elements at one place of all other axes.
 
     Attributes:
-        data: buffer of the elements.
         values, positions: buffers of the results; `positions` holds the heap during the search.
         place: indices of the row; the index of `axis` is ignored.
-        axis: ordered axis.
-        count: number of elements in the results.
-        largest: whether large elements come first.
     """
 
     data: Any
@@ -192,13 +161,8 @@ class _Row:
         then: Callable[[Any, Any], Any],
         otherwise: tvm_api.Stmt | None = None,
     ) -> tvm_api.Stmt:
-        """Return a branch on the order of the elements at two heap nodes.
-
-        Args:
-            nodes: the two nodes.
-            then: function from their positions to the statements if the first node comes before.
-            otherwise: statements for the other case.
-        """
+        """Return a branch on the order of the elements at two heap nodes; `then` gets their
+        positions."""
         positions = [tirx.Var(name, "int32") for name in ("first", "second")]
         values = [tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y")]
         (first, second), (x, y) = positions, values
@@ -285,7 +249,7 @@ class _Row:
 # sum of many elements stays within half a unit in the last place. Integers wrap around.
 
 
-def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
+def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> tvm_api.Legalization:
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
         data, axis = call.args[0], call.attrs.axis
         shape, result = tvm_api.static_shape(data), tvm_api.static_type_shape(call.ty)

@@ -12,27 +12,22 @@ from umakit.cpu.plain_tiles import SUM_BYTES, PlainTile, choose_plain_tile, choo
 from umakit.cpu.schedule import (
     attempt,
     inline_elementwise,
+    is_last_sum,
     is_padding,
-    is_reduction,
     reductions_of,
     schedule_of,
     scheduled,
 )
 from umakit.cpu.transposed_convolutions import PHASE, TILE
-from umakit.cpu.vector_loops import CUTS, extent, tiles_of
+from umakit.cpu.vector_expressions import element_step
+from umakit.cpu.vector_loops import CUTS, extent, result_of, tiles_of
 from umakit.cpu.weight_tiles import FACTS, Facts, Packing, WeightTiles
 
 
 def schedule_plain_tiles(
     function: tvm_api.PrimFunc, constants: Collection[int], registers: int = 0
 ) -> tvm_api.PrimFunc | None:
-    """Schedule a prim func of fused operators for any CPU; None without a rule.
-
-    Args:
-        function: the prim func.
-        constants: parameters that are constants in all calls.
-        registers: number of float registers of a CPU without vectors; 0 if unknown.
-    """
+    """Schedule a prim func of fused operators for any CPU; None without a rule."""
     tiled = schedule_transposed(function)
     if tiled is None:
         tiled = _schedule_channel_tiles(function, constants, registers)
@@ -80,21 +75,13 @@ def _schedule_channel_tiles(
 def _tile_convolution(
     schedule: tvm_api.Schedule, block: Any, packing: Packing, registers: int
 ) -> bool:
-    """Tile a convolution in NCHW with constant weights; return False for other blocks.
-
-    Args:
-        schedule: schedule of the kernel.
-        block: the only reduction.
-        packing: notes the storage of weights.
-        registers: number of registers of one number each; 0 if unknown.
-    """
+    """Tile a convolution in NCHW with constant weights; return False for other blocks."""
     name, loops = str(schedule.get(block).name_hint), schedule.get_loops(block)
     dtype = tvm_api.buffer_dtype(schedule.get(block).writes[0].source)
     if name not in CONVOLUTIONS or dtype != "float32" or len(loops) != 7:
         return False
-    sizes = [tvm_api.integer_value(schedule.get(loop).extent) or 0 for loop in loops]
-    consumers = list(schedule.get_consumers(block))
-    if len(consumers) > 1 or (consumers and is_reduction(schedule, consumers[0])):
+    sizes = [extent(schedule, loop) for loop in loops]
+    if not is_last_sum(schedule, block):
         return False
     if math.prod(sizes[4:]) < FEWEST_STEPS:
         return False
@@ -121,29 +108,17 @@ def column_step(schedule: tvm_api.Schedule, block: Any) -> int:
     data = schedule.get(block).reads[0].source
     for load in tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad):
         if load.source.same_as(data):
-            return _factor(load.indices[-1], column)
-    return 0
-
-
-def _factor(index: Any, variable: Any) -> int:
-    """Return the constant factor of a variable in a sum; 0 if there is none."""
-    if index.same_as(variable):
-        return 1
-    if isinstance(index, tvm_api.tirx.Add):
-        return _factor(index.a, variable) + _factor(index.b, variable)
-    if isinstance(index, tvm_api.tirx.Mul) and index.a.same_as(variable):
-        return tvm_api.integer_value(index.b) or 0
+            return element_step(load.indices[-1], column) or 0
     return 0
 
 
 def _apply(schedule: tvm_api.Schedule, block: Any, tile: PlainTile, groups: int) -> None:
     image, channel, row, column, *inner = schedule.get_loops(block)
     paddings = [p for p in schedule.get_producers(block) if is_padding(schedule, p)]
-    window = [tvm_api.integer_value(schedule.get(loop).extent) for loop in inner[1:]]
-    consumers = list(schedule.get_consumers(block))
-    result = consumers[0] if consumers else schedule.cache_write(block, 0, "global")
+    window = [extent(schedule, loop) for loop in inner[1:]]
+    result = result_of(schedule, block)
     if not tile.by_columns:
-        schedule.transform_layout(block, ("write", 0), _channels_last)
+        schedule.transform_layout(block, ("write", 0), lambda n, c, y, x: [n, y, x, c])
     around = [image]
     if groups > 1:
         group, channel = schedule.split(channel, [groups, None])
@@ -160,10 +135,6 @@ def _apply(schedule: tvm_api.Schedule, block: Any, tile: PlainTile, groups: int)
         cut_padding(schedule, padding)
     schedule.reverse_compute_at(result, order[-1])
     schedule.decompose_reduction(block, inner[0])
-
-
-def _channels_last(image: Any, channel: Any, row: Any, column: Any) -> list[Any]:
-    return [image, row, column, channel]
 
 
 CONVOLUTIONS = ("conv2d_nchw", "group_conv2d_nchw")
@@ -301,19 +272,17 @@ def _unroll_windows(schedule: tvm_api.Schedule, block: Any) -> bool:
     dtype = tvm_api.buffer_dtype(schedule.get(block).writes[0].source)
     if name != "group_conv2d_nchw" or dtype != "float32" or len(loops) != 7:
         return False
-    sizes = [tvm_api.integer_value(schedule.get(loop).extent) or 0 for loop in loops]
+    sizes = [extent(schedule, loop) for loop in loops]
     if sizes[4] != 1 or not 1 < math.prod(sizes[5:]) <= MOST_PRODUCTS:
         return False
-    consumers = list(schedule.get_consumers(block))
-    if len(consumers) > 1 or (consumers and is_reduction(schedule, consumers[0])):
+    if not is_last_sum(schedule, block):
         return False
     return attempt(_apply_to_rows, schedule, block)
 
 
 def _apply_to_rows(schedule: tvm_api.Schedule, block: Any) -> None:
     _, channel, _, column, inputs, *window = schedule.get_loops(block)
-    consumers = list(schedule.get_consumers(block))
-    result = consumers[0] if consumers else schedule.cache_write(block, 0, "global")
+    result = result_of(schedule, block)
     for padding in schedule.get_producers(block):
         if is_padding(schedule, padding):
             attempt(schedule.compute_at, padding, channel)
@@ -330,13 +299,7 @@ def _apply_to_rows(schedule: tvm_api.Schedule, block: Any) -> None:
 
 
 def cut_padding(schedule: tvm_api.Schedule, padding: Any) -> None:
-    """Cut the innermost loop of padding at the first and last column of the data.
-
-    Args:
-        schedule: schedule of the kernel; kernels with `umakit.cpu.weight_tiles` get their loops
-            cut.
-        padding: the placed block; the last loop runs over all columns.
-    """
+    """Cut the innermost loop of padding at the first and last column of the data."""
     block, loop = schedule.get(padding), schedule.get_loops(padding)[-1]
     column = block.iter_vars[-1].var
     data, padded = (tvm_api.buffer_shape(each.source) for each in (block.reads[0], block.writes[0]))

@@ -55,13 +55,7 @@ class PlainTile:
 
 
 def choose_plain_tile(channels: int, row: int, is_dense: bool) -> PlainTile | None:
-    """Return the tile of a convolution; None if no tile is good.
-
-    Args:
-        channels: output channels of a group.
-        row: columns of the result.
-        is_dense: whether neighbouring columns of the result read neighbouring columns of data.
-    """
+    """Return the tile of a convolution; None if no tile is good."""
     if (lanes := _lanes(channels)) and (columns := _others(row, lanes)) > 1:
         return PlainTile(lanes, columns, by_columns=False)
     return _by_columns(channels, row) if is_dense else None
@@ -81,14 +75,7 @@ def _by_columns(channels: int, row: int) -> PlainTile | None:
 
 
 def choose_unrolled_tile(channels: int, row: int) -> PlainTile | None:
-    """Return a tile for a CPU with registers of one number each; None if no tile is good.
-
-    Compilers unroll both short loops of the tile, so that each sum is in a register.
-
-    Args:
-        channels: output channels of a group.
-        row: columns of the result.
-    """
+    """Return a tile for a CPU with registers of one number each; None if no tile is good."""
     count = max(n for n in range(1, UNROLLED + 1) if channels % n == 0)
     columns = min(range(min(row, UNROLLED), 0, -1), key=lambda n: (-(-row // n), row % n > 0))
     is_good = count * columns >= UNROLLED
@@ -120,14 +107,7 @@ def _others(row: int, lanes: int) -> int:
 
 
 def choose_whole_tile(channels: int, row: int) -> PlainTile:
-    """Return a tile whose columns divide a row, for dense columns.
-
-    Neighbouring columns of the result read neighbouring columns of data.
-
-    Args:
-        channels: output channels of a group.
-        row: columns of the result.
-    """
+    """Return a tile whose columns divide a row, for dense columns."""
     best, least = PlainTile(1, 1, by_columns=True), math.inf
     for columns in _divisors(row):
         for count in _divisors(channels):

@@ -20,9 +20,6 @@ from umakit.tvm_api import int32
 te = tvm_api.te
 tirx = tvm_api.tirx
 
-Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
-"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
-
 REDUCTIONS: dict[str, Callable[[tvm_api.Expr, tvm_api.Expr], tvm_api.Expr]] = {
     "update": lambda old, new: new,
     "add": lambda old, new: old + new,
@@ -34,7 +31,7 @@ REDUCTIONS: dict[str, Callable[[tvm_api.Expr, tvm_api.Expr], tvm_api.Expr]] = {
 """New value of an element, as a function of the old value and the update, by reduction."""
 
 
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, tvm_api.Legalization]:
     """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.gather_nd": _gather_nd,
@@ -93,12 +90,7 @@ def _scatter_elements(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_
     axis = int(call.attrs.axis) % len(shapes[0])
     reduction = str(call.attrs.reduction)
 
-    def writes(
-        data: tvm_api.Buffer,
-        indices: tvm_api.Buffer,
-        updates: tvm_api.Buffer,
-        output: tvm_api.Buffer,
-    ) -> tvm_api.Stmt:
+    def writes(data: Any, indices: Any, updates: Any, output: Any) -> tvm_api.Stmt:
         def write(*place: tvm_api.Expr) -> tvm_api.Stmt:
             index = _from_the_end(_signed(indices[place]), shapes[0][axis])
             bindings, index = bound("position", index)
@@ -116,12 +108,7 @@ def _scatter_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
     rest = shapes[0][depth:]
     reduction = str(call.attrs.reduction)
 
-    def writes(
-        data: tvm_api.Buffer,
-        indices: tvm_api.Buffer,
-        updates: tvm_api.Buffer,
-        output: tvm_api.Buffer,
-    ) -> tvm_api.Stmt:
+    def writes(data: Any, indices: Any, updates: Any, output: Any) -> tvm_api.Stmt:
         def write(*place: tvm_api.Expr) -> tvm_api.Stmt:
             first, inside = place[: len(outer)], place[len(outer) :]
             found = [_signed(indices[(*first, int32(number))]) for number in range(depth)]
@@ -211,9 +198,7 @@ def _take_backward(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api
     if len(_shape(indices)) != 1 or (call.attrs.axis is None and len(shape) != 1):
         raise ValueError("indices of several dimensions, or of flattened data")
 
-    def writes(
-        slices: tvm_api.Buffer, numbers: tvm_api.Buffer, output: tvm_api.Buffer
-    ) -> tvm_api.Stmt:
+    def writes(slices: Any, numbers: Any, output: Any) -> tvm_api.Stmt:
         def write(*place: tvm_api.Expr) -> tvm_api.Stmt:
             bindings, index = bound("position", _signed(numbers[place[axis]]))
             target = (*place[:axis], index, *place[axis + 1 :])
@@ -221,17 +206,12 @@ def _take_backward(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api
 
         return _over(places, write)
 
+    def clear(output: Any, *_: Any) -> tvm_api.Stmt:
+        return _over(shape, lambda *i: tirx.BufferStore(output, tirx.const(0, dtype), list(i)))
+
     dtype = tvm_api.dtype_of(data)
-    zero = tirx.const(0, dtype)
-    return _writing(
-        builder,
-        call,
-        "take_backward",
-        [gradient, indices],
-        buffer("output", shape, dtype),
-        lambda output, *_: _over(shape, lambda *i: tirx.BufferStore(output, zero, list(i))),
-        writes,
-    )
+    output = buffer("output", shape, dtype)
+    return _writing(builder, call, "take_backward", [gradient, indices], output, clear, writes)
 
 
 def _slice_scatter(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
@@ -270,7 +250,7 @@ def _scatter(
     """Return a call of a kernel that copies its first operand and writes into the copy."""
     output = buffer("output", _shape(operands[0]), tvm_api.dtype_of(operands[0]))
 
-    def copy(output: tvm_api.Buffer, data: tvm_api.Buffer, *_: tvm_api.Buffer) -> tvm_api.Stmt:
+    def copy(output: Any, data: Any, *_: Any) -> tvm_api.Stmt:
         shape = tvm_api.buffer_shape(data)
         return _over(shape, lambda *i: tirx.BufferStore(output, data[i], list(i)))
 
@@ -289,11 +269,6 @@ def _writing(
     """Return a call of a kernel that initializes its output and then writes to parts of it.
 
     Args:
-        builder: block builder for the kernel.
-        call: the lowered call.
-        name: name of the kernel.
-        operands: Relax expressions of the inputs.
-        output: buffer of the output.
         start: (output, *operands) -> statements that initialize the output.
         writes: (*operands, output) -> statements that write to parts of the output.
     """

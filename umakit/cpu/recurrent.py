@@ -17,11 +17,8 @@ from umakit.tvm_api import int32
 relax = tvm_api.relax
 tirx = tvm_api.tirx
 
-Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
-"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
-
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, tvm_api.Legalization]:
     """Return the rules for `LegalizeOps` by operator."""
     return {f"relax.{OPERATOR}": _recurrent}
 
@@ -54,12 +51,8 @@ class _Layer:
     """Generates the statements of one layer.
 
     Attributes:
-        cell: kind and parameters of the cell.
-        inputs: input buffers by name.
         results: buffers of outputs, hidden state and cell state; scratch instead of a cell state if
             the layer has none.
-        dtype: dtype of all floats.
-        sizes: number of steps, batch size and hidden size.
     """
 
     cell: Cell
@@ -231,9 +224,6 @@ class _Layer:
         """Return statements that use the products of the state and some gates' weights.
 
         Args:
-            b: index of the sequence in the batch.
-            j: index of the hidden unit.
-            gates: names of the gates.
             compute: function from the products to statements.
             source: buffer instead of the state.
         """

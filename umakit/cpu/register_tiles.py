@@ -10,9 +10,10 @@ ACM TOMS 34(3), 2008.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from umakit.machine.cpu import Cpu
+from umakit.cpu.description import Cpu
 
 SUMS_IN_FLIGHT = 9
 """Fewest sums that keep two multipliers with a latency of four cycles busy, plus one for delays."""
@@ -47,81 +48,57 @@ class Tile:
 
 def vector_lanes(cpu: Cpu, channels: int) -> int:
     """Return the lanes of the widest vectors that the channels fill; 1 for none."""
-    return next((n for n in _halves(cpu.float_lanes) if channels % n == 0), 1)
+    lanes = cpu.float_lanes
+    while channels % lanes:
+        lanes //= 2
+    return lanes
 
 
 def step_cost(positions: int, vectors: int) -> float:
-    """Return the cost of the multiply-adds of a tile for one number of each position.
-
-    Args:
-        positions: positions of the tile.
-        vectors: vectors of channels.
-
-    Returns:
-        The cost in vector multiply-adds, for two multiply-adds and two loads per cycle.
-    """
+    """Return the cost of a step in vector multiply-adds, for two multiply-adds and two loads per
+    cycle."""
     loads = positions + vectors
     return max(positions * vectors, loads, SUMS_IN_FLIGHT) + LOAD_COST * loads
 
 
-def row_cost(row: int, positions: int, vectors: int) -> float:
+def row_cost(row: int, tile: Tile) -> float:
     """Return the cost of a row in tiles, for one number of each position.
 
     The last tile has the remaining positions.
     """
-    whole, rest = divmod(row, positions)
-    cost = whole * step_cost(positions, vectors)
+    vectors = tile.channels // tile.lanes
+    whole, rest = divmod(row, tile.positions)
+    cost = whole * step_cost(tile.positions, vectors)
     return (cost + step_cost(rest, vectors) if rest else cost) / vectors
 
 
-def choose_tile(cpu: Cpu, row: int, channels: int) -> Tile:
-    """Return the fastest tile for a row of positions.
-
-    Args:
-        cpu: the CPU.
-        row: positions of a row of the result.
-        channels: output channels; the channels of a tile divide them.
-    """
-    lanes = vector_lanes(cpu, channels)
-    best, least = Tile(1, lanes, lanes), float("inf")
+def fitting_tiles(cpu: Cpu, lanes: int, channels: int, positions: int) -> Iterator[Tile]:
+    """Yield the tiles of up to some positions whose sums, weights and one number fit registers."""
     for vectors in range(1, MOST_VECTORS + 1):
-        if channels % (vectors * lanes):
-            continue
-        for positions in range(1, min(row, MOST_POSITIONS) + 1):
-            if positions * vectors + vectors + 1 > cpu.vector_registers:
-                break
-            cost = row_cost(row, positions, vectors)
-            if cost < least:
-                best, least = Tile(positions, vectors * lanes, lanes), cost
-    return best
+        if channels % (vectors * lanes) == 0:
+            most = min(positions, MOST_POSITIONS, (cpu.vector_registers - vectors - 1) // vectors)
+            yield from (Tile(n, vectors * lanes, lanes) for n in range(1, most + 1))
+
+
+def choose_tile(cpu: Cpu, row: int, channels: int) -> Tile:
+    """Return the fastest tile for a row of positions; its channels divide the output channels."""
+    lanes = vector_lanes(cpu, channels)
+    tiles = fitting_tiles(cpu, lanes, channels, row)
+    return min(tiles, key=lambda tile: row_cost(row, tile), default=Tile(1, lanes, lanes))
 
 
 def fused_tile(cpu: Cpu, tile: Tile, rows: int, row: int, channels: int) -> Tile:
     """Return a tile over all rows if it is faster than a tile with a smaller last tile in each row.
 
     The tile lies in a row or takes whole rows.
-
-    Args:
-        cpu: the CPU.
-        tile: the other tile.
-        rows: rows of the result.
-        row: positions of each row.
-        channels: output channels; the channels of a tile divide them.
     """
-    best, lanes = tile, tile.lanes
-    least = rows * row_cost(row, tile.positions, tile.channels // lanes)
-    for vectors in range(1, MOST_VECTORS + 1):
-        if channels % (vectors * lanes):
-            continue
-        for positions in range(1, MOST_POSITIONS + 1):
-            if positions * vectors + vectors + 1 > cpu.vector_registers:
-                break
-            if (row % positions and positions % row) or rows * row % positions:
-                continue
-            cost = row_cost(rows * row, positions, vectors)
-            if cost < least:
-                best, least = Tile(positions, vectors * lanes, lanes), cost
-    return best
+    whole = [
+        each
+        for each in fitting_tiles(cpu, tile.lanes, channels, MOST_POSITIONS)
+        if 0 in (row % each.positions, each.positions % row) and rows * row % each.positions == 0
+    ]
+    best = min(whole, key=lambda each: row_cost(rows * row, each), default=tile)
+    return best if row_cost(rows * row, best) < rows * row_cost(row, tile) else tile
 
 
 def depthwise_tile(cpu: Cpu, row: int, channels: int, kernel_columns: int) -> Tile:
@@ -130,20 +107,9 @@ def depthwise_tile(cpu: Cpu, row: int, channels: int, kernel_columns: int) -> Ti
     Data for several positions are loaded once, and so are weights.
 
     Args:
-        cpu: the CPU.
-        row: positions of a row of the result.
-        channels: output channels.
         kernel_columns: unrolled columns of the kernel.
     """
     lanes = vector_lanes(cpu, channels)
     most = max(1, min(row, MOST_DEPTHWISE, cpu.vector_registers - kernel_columns - 2))
     tiles = {n: -(-row // n) for n in range(1, most + 1)}
     return Tile(min(tiles, key=lambda n: (tiles[n], n)), lanes, lanes)
-
-
-def _halves(number: int) -> list[int]:
-    found = []
-    while number > 1:
-        found.append(number)
-        number //= 2
-    return found

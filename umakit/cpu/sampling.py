@@ -8,15 +8,12 @@ while they are floats, and a coordinate that is NaN, or has no reflection, makes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 from umakit import tvm_api
 
 tirx = tvm_api.tirx
 te = tvm_api.te
-
-Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
-"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 FAR = 1e4
 """A normalized coordinate (the image is from -1 to 1) that is padding for every method."""
@@ -25,7 +22,7 @@ LOST = 2.0**20
 """A coordinate beyond which float32 cannot resolve the position in a reflected image."""
 
 
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, tvm_api.Legalization]:
     """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.image.grid_sample": _grid_sample,
@@ -53,9 +50,7 @@ def _grid_sample(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.E
         result = tvm_api.topi.image.grid_sample(data, near, **options)
         nan = tirx.const(float("nan"), data.dtype)
 
-        def element(
-            image: tvm_api.Expr, channel: tvm_api.Expr, *place: tvm_api.Expr
-        ) -> tvm_api.Expr:
+        def element(image: Any, channel: Any, *place: Any) -> tvm_api.Expr:
             given = [grid(image, axis, *place) for axis in range(int(grid.shape[1]))]
             tests = [tirx.isnan(each) for each in given]
             if mirrored:
@@ -115,17 +110,13 @@ def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
         shape = [rois.shape[0], data.shape[1], *pooled]
         rows, columns = (te.reduce_axis((0, data.shape[n]), f"r{n}") for n in (2, 3))
 
-        def limits(
-            region: tvm_api.Expr, place: tuple[tvm_api.Expr, ...]
-        ) -> list[tuple[tvm_api.Expr, tvm_api.Expr]]:
+        def limits(region: Any, place: tuple[Any, ...]) -> list[tuple[Any, Any]]:
             return [
                 _bin(rois(region, 2 - n), rois(region, 4 - n), place[n], pooled[n], scale)
                 for n in (0, 1)
             ]
 
-        def largest(
-            region: tvm_api.Expr, channel: tvm_api.Expr, *place: tvm_api.Expr
-        ) -> tvm_api.Expr:
+        def largest(region: Any, channel: Any, *place: Any) -> tvm_api.Expr:
             inside = [
                 condition
                 for at, (first, end) in zip((rows, columns), limits(region, place), strict=True)
@@ -139,9 +130,7 @@ def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 
         maxima = te.compute(shape, largest, "maxima", varargs_names=["row", "column"])
 
-        def element(
-            region: tvm_api.Expr, channel: tvm_api.Expr, *place: tvm_api.Expr
-        ) -> tvm_api.Expr:
+        def element(region: Any, channel: Any, *place: Any) -> tvm_api.Expr:
             corners = [rois(region, number) for number in range(1, 5)]
             unknown = tirx.any(*(test(c) for c in corners for test in (tirx.isnan, tirx.isinf)))
             empty = tirx.any(

@@ -60,6 +60,24 @@ def reductions_of(schedule: tvm_api.Schedule) -> list[Any]:
     return [block for block in blocks_of(schedule) if is_reduction(schedule, block)]
 
 
+def is_last_sum(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
+    """Whether a reduction is followed by one elementwise block, or by none."""
+    consumers = list(schedule.get_consumers(block))
+    return not consumers or (len(consumers) == 1 and not is_reduction(schedule, consumers[0]))
+
+
+def loops_by_kind(
+    schedule: tvm_api.Schedule, block: tvm_api.Node
+) -> tuple[list[Any], list[Any]] | None:
+    """Return a block's loops over results and its reduced loops; None unless axes have a loop
+    each."""
+    loops, axes = schedule.get_loops(block), schedule.get(block).iter_vars
+    if len(loops) != len(axes):
+        return None
+    pairs = list(zip(loops, (int(axis.iter_type) != 0 for axis in axes), strict=True))
+    return [loop for loop, reduces in pairs if not reduces], [n for n, reduces in pairs if reduces]
+
+
 def is_padding(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
     """Whether a block pads a tensor, perhaps with no elements."""
     name = str(schedule.get(block).name_hint)
@@ -90,16 +108,17 @@ def inline_elementwise(schedule: tvm_api.Schedule) -> None:
 
 def schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
     """Order loops as output axes, reduction axes, last output axis; move other blocks inside."""
-    axes = schedule.get(block).iter_vars
-    loops = schedule.get_loops(block)
-    if len(loops) != len(axes):
+    kinds = loops_by_kind(schedule, block)
+    if kinds is None:
         return
-    outer = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == 0]
-    inner = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != 0]
-    vector = _vector_axis(schedule, outer)
+    outer, inner = kinds
+    sizes = [tvm_api.integer_value(schedule.get(loop).extent) for loop in outer]
+    wide = [loop for loop, size in zip(outer, sizes, strict=True) if size is None or size > 1]
+    vector = wide[-1] if wide else None
     if vector is not None:
-        padding = _padding_of(schedule, block)
-        first = _loops_around_padding(schedule, block, padding, loops, outer) if padding else []
+        producers = schedule.get_producers(block)
+        padding = next((each for each in producers if is_padding(schedule, each)), None)
+        first = _loops_around_padding(schedule, block, padding, outer) if padding else []
         first = [loop for loop in first if loop is not vector]
         rest = [loop for loop in outer if loop is not vector and loop not in first]
         tile = _tile_of(schedule, block, vector)
@@ -127,17 +146,10 @@ def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.No
     return max(divisors, default=0)
 
 
-def _padding_of(schedule: tvm_api.Schedule, block: tvm_api.Node) -> tvm_api.Node | None:
-    """Return the block that pads the reduction's input, or None."""
-    producers = schedule.get_producers(block)
-    return next((p for p in producers if is_padding(schedule, p)), None)
-
-
 def _loops_around_padding(
     schedule: tvm_api.Schedule,
     block: tvm_api.Node,
     padding: tvm_api.Node,
-    loops: list[Any],
     outer: list[Any],
 ) -> list[Any]:
     """Return the output loops around the computation of padded rows.
@@ -153,22 +165,14 @@ def _loops_around_padding(
         if region.source.same_as(buffer):
             for extent in region.region:
                 used += tvm_api.collect(extent.min, tvm_api.Var)
+    axes = [axis for axis in body.iter_vars if int(axis.iter_type) == 0]
     related = [
         loop
-        for loop, axis in zip(loops, body.iter_vars, strict=True)
-        if loop in outer and any(axis.var.same_as(variable) for variable in used)
+        for loop, axis in zip(outer, axes, strict=True)
+        if any(axis.var.same_as(variable) for variable in used)
     ]
     kept_inside = 1 if len(related) < len(outer) else 2
     return related[: max(1, len(related) - kept_inside)]
-
-
-def _vector_axis(schedule: tvm_api.Schedule, spatial: list[Any]) -> tvm_api.Node | None:
-    """Return the last output axis with more than one element."""
-    for loop in reversed(spatial):
-        extent = tvm_api.integer_value(schedule.get(loop).extent)
-        if extent is None or extent > 1:
-            return loop
-    return None
 
 
 def _compute_consumer_near(

@@ -42,10 +42,7 @@ class Direction:
     """A transposed convolution in one direction.
 
     Attributes:
-        size: size of the data.
-        taps: size of the kernel.
         before: padding cut off the start of the result.
-        result: size of the result.
     """
 
     size: int
@@ -90,10 +87,6 @@ class Transposed:
     """A transposed convolution computed by phases.
 
     Attributes:
-        batch: number of images.
-        inputs: channels of the data.
-        outputs: channels of the result.
-        groups: groups of channels.
         directions: rows and columns.
     """
 
@@ -137,12 +130,8 @@ class Transposed:
         ]
 
     def compute(self, data: Any, weights: Any) -> Any:
-        """Return the result [N, O, H, W] as expressions of TVM.
-
-        Args:
-            data: [N, I, H, W].
-            weights: stored weights of all phases.
-        """
+        """Return the result [N, O, H, W] of data [N, I, H, W] and stored weights, as expressions of
+        TVM."""
         te, tir = tvm_api.te, tvm_api.tirx
         before, behind = zip(*(each.padding for each in self.directions), strict=True)
         padded = data
@@ -186,9 +175,6 @@ class Transposed:
         """Return the sums of a phase.
 
         Args:
-            phase: the phase.
-            window: rows and columns of the phase's kernel.
-            padded: padded data.
             weights: stored weights of all phases, and the start of the phase's weights.
             before: number of zeros before the data.
         """

@@ -39,12 +39,7 @@ def element_step(index: tvm_api.PrimExpr, variable: tvm_api.Var) -> int | None:
 
 
 def flat_index(buffer: tvm_api.Buffer, indices: Sequence[tvm_api.PrimExpr]) -> tvm_api.PrimExpr:
-    """Return the offset of an element in memory, in elements.
-
-    Args:
-        buffer: a tensor of constant shape.
-        indices: indices of the element, one for each axis.
-    """
+    """Return the offset of an element in memory, in elements."""
     index: tvm_api.PrimExpr = tirx.IntImm("int64", 0)
     for size, each in zip(tvm_api.buffer_shape(buffer), indices, strict=True):
         index = index * tirx.IntImm("int64", size) + each
@@ -77,7 +72,6 @@ class Vectors:
         """Return the vector of a float32 expression; None if there is none.
 
         Args:
-            node: the expression.
             is_certain: whether all turns compute the expression; other expressions must stay in
                 place.
         """
@@ -139,7 +133,6 @@ def transposed_square(rows: tvm_api.Stmt, size: int) -> tvm_api.Stmt:
 
     Args:
         rows: the loop over stored rows; returned unchanged if it does anything else.
-        size: number of rows and of numbers in a vector.
     """
     columns = getattr(rows, "body", None)
     store = getattr(columns, "body", None)

@@ -72,13 +72,8 @@ def vectorize_leaves(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
 
 def _leaf(loop: tvm_api.Stmt, lanes: int, local: Mapping[Any, int]) -> tvm_api.Stmt:
-    """Return a loop in vectors, or unchanged.
-
-    Args:
-        loop: the loop.
-        lanes: numbers in a vector.
-        local: number of elements of each local array.
-    """
+    """Return a loop in vectors, or unchanged; `local` has the number of elements of each local
+    array."""
     if not isinstance(loop, tirx.For) or not isinstance(loop.body, tirx.BufferStore):
         return loop
     if tvm_api.integer_value(loop.min) != 0:
@@ -149,14 +144,7 @@ def is_same_element(node: tvm_api.PrimExpr, store: tvm_api.Stmt) -> bool:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A loop whose body is one store.
-
-    Attributes:
-        variable: loop variable, from 0.
-        turns: number of turns.
-        store: body.
-        lanes: numbers in a vector.
-    """
+    """A loop whose body is one store."""
 
     variable: tvm_api.Var
     turns: int
@@ -208,11 +196,7 @@ class _Leaf:
         return with_value(self.store, self.variable, place)
 
     def mapped(self, in_registers: bool) -> tvm_api.Stmt:
-        """Return the loop with stores of neighbours in vectors; unchanged if not possible.
-
-        Args:
-            in_registers: whether the loop accesses an array in registers.
-        """
+        """Return the loop with stores of neighbours in vectors; unchanged if not possible."""
         vectors = Vectors(self.variable, self.lanes)
         value = vectors.of(self.store.value)
         if value is None or not self._reads_before_it_writes:

@@ -96,11 +96,7 @@ def extent(schedule: tvm_api.Schedule, loop: Any) -> int:
 
 
 def tiles_of(schedule: tvm_api.Schedule, loop: Any, size: int) -> tuple[Any, Any]:
-    """Cut a loop into tiles; the last tile may be smaller.
-
-    Returns:
-        The loop over tiles, and the loop over the elements of a tile.
-    """
+    """Cut a loop into tiles; the last tile may be smaller."""
     whole, rest = divmod(extent(schedule, loop), size)
     tiles, element = schedule.split(loop, [None, size])
     if rest:
@@ -112,9 +108,6 @@ def place_padding(schedule: tvm_api.Schedule, padding: Any, place: Any, whole: b
     """Compute padding inside a loop, without conditions on columns in inner loops.
 
     Args:
-        schedule: schedule of the kernel.
-        padding: the block that pads images in NHWC.
-        place: the loop.
         whole: whether rows have all channels inside the loop, so that a row is one loop.
     """
     borders = _borders(schedule, padding)
@@ -146,14 +139,7 @@ def _has_more_channels(schedule: tvm_api.Schedule, padding: Any) -> bool:
 def _cut_unlike_channels(
     schedule: tvm_api.Schedule, padding: Any, borders: list[int], row: list[Any]
 ) -> None:
-    """Cut the loops over columns and channels of padded data with more channels.
-
-    Args:
-        schedule: schedule of the kernel.
-        padding: the block.
-        borders: first column of the data, and first column behind the data.
-        row: the two loops.
-    """
+    """Cut the loops over columns and channels of padded data with more channels."""
     block, (column, channel) = schedule.get(padding), row
     cuts = [n for n in borders if 0 < n < extent(schedule, column)]
     if cuts:

@@ -18,12 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
+from umakit.cpu.description import Cpu
 from umakit.cpu.schedule import (
     attempt,
     blocks_of,
     inline_elementwise,
+    is_last_sum,
     is_padding,
     is_reduction,
+    loops_by_kind,
     reductions_of,
     schedule_for_cpu,
     scheduled,
@@ -32,7 +35,6 @@ from umakit.cpu.vector_expressions import SQUARES, element_step, flat_index
 from umakit.cpu.vector_leaves import UNROLLED, VECTORS
 from umakit.cpu.vector_loops import CUTS, extent, result_of, tiles_of
 from umakit.cpu.weight_tiles import FACTS, Facts
-from umakit.machine.cpu import Cpu
 
 LONGEST_ROW = 2048
 """Maximum bytes of scratch for a row, within the limit of any network. Longer rows are recomputed
@@ -40,12 +42,7 @@ at each read."""
 
 
 def schedule_vector_loops(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimFunc:
-    """Schedule a prim func of untiled blocks; kernels not in float32 as for any CPU.
-
-    Args:
-        function: the prim func.
-        cpu: a CPU with vectors.
-    """
+    """Schedule a prim func of untiled blocks; kernels not in float32 as for any CPU."""
     if not all(_is_float(variable) for variable in function.params):
         return schedule_for_cpu(function)
     schedule = _by_rule(_place_rows, function, cpu) or _by_rule(_place_columns, function, cpu)
@@ -59,13 +56,7 @@ def schedule_vector_loops(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimF
 def _by_rule(
     rule: Callable[[tvm_api.Schedule, Cpu], bool], function: tvm_api.PrimFunc, cpu: Cpu
 ) -> tvm_api.Schedule | None:
-    """Return a rule's schedule; None if the rule does not apply or TVM cannot prove it.
-
-    Args:
-        rule: changes a schedule, and returns whether the rule applies.
-        function: the prim func.
-        cpu: the CPU.
-    """
+    """Return a rule's schedule; None if the rule does not apply or TVM cannot prove it."""
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     try:
         return schedule if rule(schedule, cpu) else None
@@ -136,12 +127,8 @@ def _reduces_neighbours(schedule: tvm_api.Schedule, block: Any) -> bool:
 
 
 def are_neighbours(axes: list[Any], indices: list[tvm_api.PrimExpr]) -> bool:
-    """Whether each index grows by one per turn of some nested loops, or is constant.
-
-    Args:
-        axes: axes of the loops, the outermost first.
-        indices: flat indices.
-    """
+    """Whether each flat index grows by one per turn of some nested loops, the outermost first, or
+    is constant."""
     sizes = [tvm_api.integer_value(axis.dom.extent) or 0 for axis in axes]
     steps = [math.prod(sizes[n + 1 :]) for n in range(len(axes))]
     for index in indices:
@@ -159,9 +146,6 @@ def fuse_neighbours(schedule: tvm_api.Schedule, block: Any, lanes: int, first: i
     """Fuse loops of an element-wise block that are contiguous in all tensors.
 
     Args:
-        schedule: schedule of the kernel.
-        block: the block, with one loop for each axis.
-        lanes: numbers in a vector.
         first: the first loop that may be fused.
     """
     body, loops = schedule.get(block), list(schedule.get_loops(block))
@@ -197,10 +181,7 @@ def _cut_into_squares(
     """Transpose squares, so that loads and stores are vectors.
 
     Args:
-        schedule: schedule of the kernel.
-        loops: loops of the only block.
         steps: for each loop, the steps per turn of the stored index and of all loaded indices.
-        size: size of a square: the numbers in a vector.
     """
     if any(step in (0, 1) for step in steps[-1][1:]) or extent(schedule, loops[-1]) == 1:
         return
@@ -233,13 +214,7 @@ def _compute_in_rows(schedule: tvm_api.Schedule, blocks: list[Any], reductions: 
 
 
 def _place_blocks(schedule: tvm_api.Schedule, blocks: list[Any], rows: int) -> bool:
-    """Compute blocks in the row loops of the last block; return whether this is possible.
-
-    Args:
-        schedule: schedule of the kernel.
-        blocks: all blocks in order.
-        rows: number of rows.
-    """
+    """Compute blocks in the row loops of the last block; return whether this is possible."""
     loops, count, found = schedule.get_loops(blocks[-1]), 0, 1
     while found < rows and count < len(loops):
         found *= extent(schedule, loops[count])
@@ -296,24 +271,12 @@ tirx = tvm_api.tirx
 
 
 def tile_columns(schedule: tvm_api.Schedule, block: Any, cpu: Cpu) -> bool:
-    """Keep results of a column reduction, over the last axis of the data, in registers.
-
-    Args:
-        schedule: schedule of the kernel.
-        block: the only reduction.
-        cpu: the CPU.
-
-    Returns:
-        Whether the kernel is such a reduction.
-
-    Raises:
-        ScheduleError: TVM cannot prove that the loops of such a reduction may be changed.
-    """
-    loops, axes = schedule.get_loops(block), schedule.get(block).iter_vars
-    if len(loops) != len(axes):
+    """Keep results of a column reduction, over the last axis of the data, in registers; return
+    whether the kernel is one."""
+    axes, kinds = schedule.get(block).iter_vars, loops_by_kind(schedule, block)
+    if kinds is None:
         return False
-    outer = [n for n, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == 0]
-    inner = [n for n, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != 0]
+    outer, inner = kinds
     size = _tile(extent(schedule, outer[-1]) if outer else 0, cpu)
     paddings = [p for p in schedule.get_producers(block) if is_padding(schedule, p)]
     if not size or len(paddings) > 1 or not _is_followed_by_elements(schedule, block, outer):
@@ -346,7 +309,7 @@ def _is_followed_by_elements(schedule: tvm_api.Schedule, block: Any, outer: list
         [extent(schedule, loop) for loop in loops]
         for loops in (schedule.get_loops(consumers[0]), outer)
     )
-    return len(consumers) == 1 and not is_reduction(schedule, consumers[0]) and sizes == wanted
+    return is_last_sum(schedule, block) and sizes == wanted
 
 
 def _tile(channels: int, cpu: Cpu) -> int:
@@ -375,14 +338,7 @@ def _pads_last_axis(schedule: tvm_api.Schedule, padding: Any) -> bool:
 
 
 def _cuts(schedule: tvm_api.Schedule, block: Any, padding: Any, axis: Any) -> list[int]:
-    """Return the first turn of an axis with windows inside the data, and the first turn behind.
-
-    Args:
-        schedule: schedule of the kernel.
-        block: the reduction.
-        padding: the block that pads the data.
-        axis: axis of the reduction.
-    """
+    """Return the first turn of an axis with windows inside the data, and the first turn behind."""
     body = schedule.get(padding)
     (padded,) = body.writes
     turns = tvm_api.integer_value(axis.dom.extent) or 0

@@ -14,10 +14,13 @@ from typing import Any
 from umakit import tvm_api
 from umakit.cpu.choice_candidates import key_of_product, names_of_elementwise, product_candidates
 from umakit.cpu.convolution_schedule import tile_convolution
+from umakit.cpu.description import Cpu
+from umakit.cpu.kernel_choices import KEY, KernelKey, choose
 from umakit.cpu.register_tiles import vector_lanes
 from umakit.cpu.schedule import (
     inline_elementwise,
-    is_reduction,
+    is_last_sum,
+    loops_by_kind,
     reductions_of,
     schedule_of,
     scheduled,
@@ -31,8 +34,6 @@ from umakit.cpu.vector_loops import (
 )
 from umakit.cpu.vector_rules import schedule_vector_loops
 from umakit.cpu.weight_tiles import FACTS, Facts, Packing
-from umakit.machine.cpu import Cpu
-from umakit.machine.kernel_choices import KEY, KernelKey, choose
 
 
 def schedule_with_vectors(
@@ -43,8 +44,6 @@ def schedule_with_vectors(
     Kernels without a rule here are scheduled by `umakit.cpu.vector_rules`.
 
     Args:
-        function: the prim func.
-        cpu: the CPU.
         constants: parameters that are constants in all calls. Constant weights may be read tile by
             tile, see `Facts.packed`.
     """
@@ -71,15 +70,10 @@ def _tile_reduction(
     name = str(schedule.get(block).name_hint)
     if "float32" not in str(tvm_api.buffer_dtype(schedule.get(block).writes[0].source)):
         return None
-    loops = schedule.get_loops(block)
-    axes = schedule.get(block).iter_vars
-    if len(loops) != len(axes):
+    axes, kinds = schedule.get(block).iter_vars, loops_by_kind(schedule, block)
+    if kinds is None or not is_last_sum(schedule, block):
         return None
-    outer = [n for n, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == 0]
-    inner = [n for n, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != 0]
-    consumers = list(schedule.get_consumers(block))
-    if len(consumers) > 1 or (consumers and is_reduction(schedule, consumers[0])):
-        return None
+    outer, inner = kinds
     if not outer or not _is_contiguous(schedule, block, axes[len(outer) - 1].var):
         return None
     if "conv2d_nhwc" in name and len(outer) == 4:

@@ -77,7 +77,6 @@ class Packing:
     The rows of a tile are then contiguous, and not in the same few sets of a cache.
 
     Args:
-        function: the kernel.
         constants: numbers of the parameters that are constants in all calls.
 
     Attributes:
@@ -99,13 +98,10 @@ class Packing:
         if len(shape) != 4 or tiles.keeps(shape):
             return False
 
-        def of_hwio(row: Any, column: Any, i: Any, o: Any) -> list[Any]:
-            return tiles.index(row, column, i, o)
-
         def of_oihw(o: Any, i: Any, row: Any, column: Any) -> list[Any]:
             return tiles.index(row, column, i, o)
 
-        index = of_oihw if tiles.axes == "OIHW" else of_hwio
+        index = of_oihw if tiles.axes == "OIHW" else tiles.index
         if not attempt(schedule.transform_layout, block, ("read", found[0]), index):
             return False
         self.packed[self._numbers[str(reads[found[0]].name)]] = tiles
@@ -122,7 +118,6 @@ class Facts:
 
     Attributes:
         register_bytes: most bytes of an array of sums that becomes a local variable.
-        packed: storage of packed weights, by the number of the parameter.
         layouts: layouts of weights that legalization reordered, by the number of the parameter.
     """
 

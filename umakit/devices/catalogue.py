@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from umakit.cpu.description import MACHINES, features_in
 from umakit.devices.addresses import RPC, Address, is_address, parse_address
 from umakit.devices.board_files import FOLDER, board_names, read_board
 from umakit.devices.device import Device
@@ -17,7 +18,6 @@ from umakit.devices.machine_names import processor_of
 from umakit.devices.ssh_client import SshClient
 from umakit.errors import BuildError, InputError
 from umakit.files.compiled_files import host_compiler
-from umakit.machine.cpu import MACHINES, features_in
 
 HOST = Device(
     name="host",

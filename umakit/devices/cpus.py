@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from umakit.cpu.description import GENERIC, Cpu
+from umakit.cpu.several import CpuChoice
 from umakit.devices.catalogue import DEVICES
 from umakit.devices.device import Device
 from umakit.errors import BuildError
 from umakit.library.cpu_sections import section_for
 from umakit.library.metadata import load_metadata
-from umakit.machine.cpu import GENERIC, Cpu
-from umakit.machine.cpu_choice import CpuChoice
 
 PROCESSOR_FLAGS = ("-mcpu=", "-march=")
 """Flags that choose a processor or its instructions."""

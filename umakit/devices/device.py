@@ -56,7 +56,7 @@ class Device:
         counts_instructions: whether the instructions of a run are counted.
         timeout_seconds: default time limit of a run in seconds; unused without `run`.
         runs_rtl: whether designs of `[rtl]` replace simulators.
-        processors: architectures of the CPUs of `umakit.machine.cpu` whose code the device runs.
+        processors: architectures of the CPUs of `umakit.cpu` whose code the device runs.
         features: features of the processor that these CPUs may need; None for all.
         own_file: user's TOML file of the device; None for a device of umakit.
         remote: address of the machine that runs programs; None for this machine.

@@ -11,9 +11,9 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from umakit.cpu.description import CPU_INFORMATION
 from umakit.errors import BuildError
 from umakit.files.compiled_files import MACHINES
-from umakit.machine.cpu import CPU_INFORMATION
 
 SYSTEM_NAMES = {
     "x86-64": r"x86_64|amd64",

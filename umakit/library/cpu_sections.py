@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from umakit.cpu.description import GENERIC
 from umakit.errors import InputError
-from umakit.machine.cpu import GENERIC
 
 KEYS = ("memory", "tilings", "layers", "operators", "choices")
 """Keys that differ between CPUs, besides `cpu` and `suffix`; `choices` is optional."""

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
+from umakit.cpu.description import GENERIC, Cpu
+from umakit.cpu.kernel_choices import Choice, KernelKey
+from umakit.cpu.several import cpu_texts, find_cpus
 from umakit.errors import LibraryError, MemoryPlanError
 from umakit.machine import Layer, Tiling
-from umakit.machine.cpu import GENERIC, Cpu
-from umakit.machine.cpu_choice import cpu_texts, find_cpus
-from umakit.machine.kernel_choices import Choice, KernelKey
 from umakit.memory.planners import DEFAULT_PLANNER, DEFAULT_SCRATCH_LIMIT, check_scratch_limit
 from umakit.memory.planning import check_planner
 from umakit.memory.pools import MemoryPool
@@ -54,7 +54,7 @@ class ExportOptions:
             accelerators' patterns if the change pays, see `umakit.partition.layouts.choose`.
         choose: rule for a layer that several accelerators could take: `order`, by the order of
             backends; `cycles`, by runs of the network, see `umakit.pipeline.choose`.
-        cpu: target CPU of kernel schedules, a name of `umakit.machine.cpu` or a TOML file; several
+        cpu: target CPU of kernel schedules, a name of `umakit.cpu` or a TOML file; several
             CPUs with commas between them, for the C compiler to choose from.
         scratch_limit: limit of the arena in a library for a CPU, in percent above the live-set
             bound of a library for any CPU; 0 limits the arena to that of the library for any CPU.

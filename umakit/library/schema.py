@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from umakit.machine.cpu import Cpu
+from umakit.cpu.description import Cpu
 from umakit.machine.energy import EnergySection
 from umakit.machine.sources_config import check_flag, check_library
 from umakit.text.names import INTERFACE_PREFIX

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from umakit import tir, tvm_api
+from umakit.cpu.description import Cpu
+from umakit.cpu.kernel_choices import KEY, Choice, KernelChoices, KernelKey, choosing
 from umakit.lower.composites import check_replaced, dissolve_regions, lower_composites
 from umakit.lower.cpu import constant_elements, index_checks, lower_cpu_operators, prim_func_calls
 from umakit.lower.expansion import expand_requantize
 from umakit.lower.kernels import Kernel, make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.machine import Layer, Tiling
-from umakit.machine.cpu import Cpu
-from umakit.machine.kernel_choices import KEY, Choice, KernelChoices, KernelKey, choosing
 from umakit.machine.planner import PlannedLayers
 from umakit.partition.constant_roles import ConstantRoles
 from umakit.partition.partitioner import Partitioned, run_passes

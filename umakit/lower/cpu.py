@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from umakit.cpu import (
     transposed_convolutions,
 )
 from umakit.cpu.convolution_schedule import schedule_groups
+from umakit.cpu.description import Cpu
 from umakit.cpu.float_convolutions import depthwise_rule_for, rule_for, signal_rules
 from umakit.cpu.plain_schedules import schedule_plain_tiles
 from umakit.cpu.schedule import schedule_for_cpu
@@ -30,8 +31,7 @@ from umakit.frontend.simplify import failing_call, operand_types
 from umakit.lower.index_checks import check_indices, has_loaded_positions
 from umakit.lower.index_ranges import Elements
 from umakit.lower.phases import without_blocks
-from umakit.machine.cpu import Cpu
-from umakit.operators.registry import Rule, legalizations
+from umakit.operators.registry import legalizations
 from umakit.partition.provenance import Provenance, Rows, note_rows
 from umakit.partition.report import OffloadReport
 from umakit.tir import prim_func_pass
@@ -249,7 +249,7 @@ def joined_reshapes(module: IRModule) -> IRModule:
     return joiner.builder_.get()
 
 
-def all_legalizations() -> dict[str, Rule]:
+def all_legalizations() -> dict[str, Callable[..., tvm_api.Expr | None]]:
     """Return all rules for `LegalizeOps` by operator name."""
     return {
         **float_rules(),

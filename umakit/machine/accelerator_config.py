@@ -74,9 +74,6 @@ class ArraySection(Section):
     simulator documents the cycles of each field.
 
     Attributes:
-        rows: number of rows.
-        columns: number of columns.
-        dataflow: default dataflow of a job.
         drain_cycles: cycles to move the results of a fold out of the array.
         depthwise: whether each column can have its own input.
         pooling_lanes: channels that the pooling stage takes per cycle, 0 for no pooling stage.
@@ -245,6 +242,11 @@ class AcceleratorConfig(Section):
         return "array" in self.model_fields_set
 
     @property
+    def cells(self) -> int | None:
+        """The number of multiply-accumulate units of the array; None without an array."""
+        return self.array.rows * self.array.columns if self.has_array else None
+
+    @property
     def has_dma(self) -> bool:
         """Whether the file describes a DMA engine: more than the alignment of buffers."""
         return bool(self.dma.model_fields_set - {"alignment"})
@@ -256,9 +258,8 @@ class AcceleratorConfig(Section):
 
     @property
     def figures(self) -> dict[str, int]:
-        """The numbers that `[simulator]` and `[rtl]` may name: figures of `[machine]`, sizes, banks
-        and
-        rows of memories, such as `data.size`, and sizes of the array, such as `array.rows`."""
+        """The numbers that `[simulator]` and `[rtl]` may name: figures of `[machine]`, of memories,
+        such as `data.size`, and sizes of the array, such as `array.rows`."""
         found = {} if self.machine is None else dict(self.machine.values)
         if self.has_array:
             found |= {f"array.{key}": getattr(self.array, key) for key in ARRAY_FIGURES}
@@ -356,12 +357,7 @@ def _check_power_of_two(number: int) -> int:
 
 
 def _key_of(location: Sequence[int | str], data: Any) -> str:
-    """Return the dotted key of a location in a file; named engines and queues appear by name.
-
-    Args:
-        location: keys and numbers of list entries, from outside to inside.
-        data: the content of the file.
-    """
+    """Return the dotted key of a location in a file; named engines and queues appear by name."""
     parts = []
     for part in location:
         try:
@@ -380,12 +376,7 @@ UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def load_accelerator_config(path: Path) -> AcceleratorConfig:
-    """Read and check an `accel.toml`.
-
-    Raises:
-        AcceleratorConfigError: the file does not exist or is not TOML, a key is unknown, or a value
-            is out of range; names the key.
-    """
+    """Read and check an `accel.toml`."""
     if is_special(path):
         raise AcceleratorConfigError("is not a regular file", where=str(path))
     try:

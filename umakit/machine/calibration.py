@@ -64,7 +64,6 @@ class Count:
 
     Attributes:
         size: name of the size, or `described` for the cycles that the backend describes.
-        part: size of a part.
         least: smallest number of parts that counts.
     """
 
@@ -160,7 +159,6 @@ class JobCosts:
     Attributes:
         kind, dataflow: kind of layer and dataflow of the jobs.
         busy, tail: cycles, as in `Cost`.
-        evidence: agreement of busy cycles and tail together with the measurement.
         adds: whether the layers add a second tensor; None for both kinds of layers.
     """
 
@@ -184,13 +182,7 @@ class JobCosts:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class CopyCosts:
-    """Measured cycles of copies.
-
-    Attributes:
-        stream: name of the stream of the copies.
-        tensors: tensors that were copied.
-        busy, tail, evidence: as in `JobCosts`.
-    """
+    """Measured cycles of copies."""
 
     stream: str
     tensors: tuple[str, ...]
@@ -207,13 +199,7 @@ class CopyCosts:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """A measured layer of several tiles, with the prediction from the measured costs.
-
-    Attributes:
-        layer: the layer in words.
-        clock_cycles: measured cycles.
-        predicted_cycles: predicted cycles.
-    """
+    """A measured layer of several tiles, with the prediction from the measured costs."""
 
     layer: str
     clock_cycles: Positive
@@ -232,11 +218,8 @@ class Calibration:
 
     Attributes:
         device: name of the device that ran its driver.
-        measured: date and time of the measurement.
-        umakit: version of umakit that measured.
         figures: figures of the measured machine by name; see `figures_of`.
         jobs, copies: measured costs.
-        layers: layers measured for comparison.
     """
 
     backend: str
@@ -283,22 +266,12 @@ _DOCUMENT = Document(
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Read a file of measured costs.
-
-    Raises:
-        AcceleratorConfigError: the file cannot be read, holds no measured costs, or is of another
-            version.
-    """
+    """Read a file of measured costs."""
     return _DOCUMENT.read(path)
 
 
 def figures_of(machine: TileMachine, configuration: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures that identify a machine, by name.
-
-    Args:
-        machine: the described machine.
-        configuration: contents of `accel.toml`.
-    """
+    """Return the figures that identify a machine, by name."""
     given = _by_name({**configuration, "accelerator": None})
     found = {f"accel.toml: {name[1:]}": str(value) for name, value in flat("", given)}
     for name, value in machine.figures().items():
@@ -333,10 +306,6 @@ class Calibrated(Wrapped):
     """A machine with measured costs of commands.
 
     Commands that were not measured keep the costs of the described machine.
-
-    Args:
-        other: the described machine.
-        calibration: measured costs.
     """
 
     def __init__(self, other: TileMachine, calibration: Calibration) -> None:
@@ -365,9 +334,8 @@ class Calibrated(Wrapped):
         return described if costs is None else _cost(costs, job_sizes(sizes), described)
 
     def copy(self, copied: Copy) -> Cost:
-        """Return the measured cycles of a copy. An unmeasured tensor has the costs of other tensors
-        of
-        the same stream."""
+        """Return the measured cycles of a copy; an unmeasured tensor has the costs of others of its
+        stream."""
         costs = self.costs_of_copies(self.stream_of(copied.tensor), copied.tensor)
         described = self.other.copy(copied)
         return described if costs is None else _cost(costs, copy_sizes(copied), described)

@@ -36,7 +36,6 @@ class Span:
 
     Attributes:
         enqueued: the cycle in which the driver had enqueued the command.
-        start: the first cycle of the command.
         busy_end: the cycle after the last busy cycle of the engine.
         completion: the cycle from which the effect is visible.
     """
@@ -49,15 +48,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The result of running a list of commands.
-
-    Attributes:
-        cycles: cycles from the driver's first access to the last completion.
-        busy: busy cycles of each engine, by name.
-        commands: the commands in the order of the list.
-        schedule: the times of each command.
-        machine: the machine that ran the commands.
-    """
+    """The result of running a list of commands."""
 
     cycles: int
     busy: dict[str, int]
@@ -127,11 +118,8 @@ def _one_after_the_other(
 
 
 class _Running:
-    """An engine that runs one command after the other.
-
-    Attributes:
-        free: the cycle from which the engine can take the next command.
-    """
+    """An engine that runs one command after the other; it can take the next one from cycle
+    `free`."""
 
     __slots__ = ("_busy", "_depth", "_ends", "_order", "_queue", "_schedule", "_tail", "free")
 
@@ -243,16 +231,8 @@ def _time_of(awaited: int | Ends) -> int:
 def _driver(
     commands: Sequence[Command], machine: Machine, running: dict[str, Ends], schedule: Schedule
 ) -> Iterator[int | Ends]:
-    """Enqueue all commands.
-
-    Args:
-        running: by queue, the started commands; the driver removes ended commands when the driver
-            asks for free entries.
-
-    Yields:
-        The cycle at which the driver continues once all earlier starts are known, or the queue in
-        which the driver waits for the first end of a command.
-    """
+    """Enqueue all commands; yield the cycle from which the driver continues once all earlier starts
+    are known, or the queue in which the driver waits for the first end of a command."""
     entries = {each.name: each.entries for each in machine.queues}
     asked = {each.name: ASKED[each.completion] for each in machine.queues}
     queues = {each.name: engine.queue for engine in machine.engines for each in engine.streams}
@@ -332,11 +312,8 @@ class _Table:
         self._touched, self._read, self._written, self._kept = ([-1] * banks for _ in range(4))
 
     def seen_by(self, is_same_engine: bool) -> tuple[list[int], list[int]]:
-        """Return the newest commands that a command of another stream has to wait for.
-
-        Returns:
-            By bank, the commands to wait for before a write of the bank, and before a read.
-        """
+        """Return by bank the newest command to wait for before a write of the bank, and before a
+        read."""
         if is_same_engine:
             return self._read, self._written
         return self._touched, self._kept
@@ -344,12 +321,8 @@ class _Table:
     def add(
         self, index: int, reads: Sequence[int], writes: Sequence[int], kept: Sequence[int]
     ) -> None:
-        """Note a command.
-
-        Args:
-            reads, writes: banks of the command.
-            kept: the banks of `reads` that other engines cannot read meanwhile.
-        """
+        """Note a command; `kept` are the banks of `reads` that other engines cannot read
+        meanwhile."""
         for bank in reads:
             self._touched[bank] = self._read[bank] = index
         for bank in kept:

@@ -40,16 +40,12 @@ class DriverCosts:
         return self.transfer if tensor else self.job
 
 
-def commands_of(tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> list[Command]:
-    """Return all commands of a layer in the order in which its driver enqueues them."""
-    return list(_Commands(tiles, machine, driver).all())
-
-
-def commands_without_constants(
-    tiles: Tiles, machine: TileMachine, driver: DriverCosts
+def commands_of(
+    tiles: Tiles, machine: TileMachine, driver: DriverCosts, *, with_constants: bool = True
 ) -> list[Command]:
-    """Return the commands of a layer whose weights and parameters are in the scratchpad already."""
-    return list(_Commands(tiles, machine, driver, with_constants=False).all())
+    """Return the commands of a layer in the order in which its driver enqueues them; without
+    constants, weights and parameters are in the scratchpad already."""
+    return list(_Commands(tiles, machine, driver, with_constants).all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
 
 from umakit.errors import AcceleratorConfigError, InputError
 from umakit.text.spelling import closest
@@ -39,7 +38,6 @@ def described_fault(path: Path, what: str, model: type[BaseModel]) -> tuple[str,
     Args:
         what: message of the check: a dotted key, a colon and the problem, or a message of the TOML
             reader.
-        model: the model of the file.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -68,9 +66,6 @@ def line_of_value(path: Path, section: str, key: str, value: str = "", number: i
     """Return the place where an `accel.toml` sets a key: `file:line`, or the file if no line does.
 
     Args:
-        path: the file.
-        section: name of the section.
-        key: key in the section.
         value: quoted text in the line, for a list that may be several lines long.
         number: number of the section among the sections of its name, from 0.
     """
@@ -104,12 +99,8 @@ def _section(lines: Sequence[str], name: str, place: int = 0, called: str = "") 
 
 
 def _line_of_key(lines: Sequence[str], parts: Sequence[str]) -> int:
-    """Return the number of the line that sets a key; 0 if none does.
-
-    Args:
-        lines: lines of the file.
-        parts: names and positions on the way to the key.
-    """
+    """Return the number of the line that sets a key, given by names and positions; 0 if none
+    does."""
     names = [part for part in parts if not part.isdigit()]
     place = next((int(part) for part in parts if part.isdigit()), 0)
     for count in range(len(names) - 1, 0, -1):
@@ -132,8 +123,6 @@ def _wrong_value(
     """Return the line that sets a key to an impossible value, and the fix with a close value.
 
     Args:
-        lines: lines of the file.
-        parts: names and positions on the way to the value.
         possible: possible values of the key; another line may set one of them.
     """
     key = next(part for part in reversed(parts) if not part.isdigit())
@@ -149,14 +138,10 @@ def _wrong_value(
 
 
 def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
-    """Return the fix for an unknown key: a close key, or all keys of the section.
-
-    Args:
-        parts: names and positions on the way to the key.
-        section: the model of the whole file.
-    """
+    """Return the fix for an unknown key: a close key, or all keys of the section."""
     for part in parts[:-1]:
-        field = _field(part, section)
+        fields = section.model_fields.items()
+        field = next((field for name, field in fields if part in (name, field.alias)), None)
         if field is None:
             continue
         annotation = field.annotation
@@ -167,13 +152,6 @@ def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
     if close:
         return f"remove it, or write {close}"
     return f"remove it; the keys here are {', '.join(keys)}"
-
-
-def _field(key: str, section: type[BaseModel]) -> FieldInfo | None:
-    for name, field in section.model_fields.items():
-        if key in (name, field.alias):
-            return field
-    return None
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -191,15 +169,9 @@ def read_described(
     """Return the description in a TOML file, with missing keys taken from the base of the file.
 
     Args:
-        model: the model of a file; keys and types are checked strictly.
-        bases: the files that the key `base` may name.
         what: `CPU` or `board`, for messages.
         shown: the path for messages without a line; default: `path`.
         defaults: values of keys that neither the file nor its base has.
-
-    Raises:
-        InputError: the file cannot be read, is no TOML, or has a mistake; the message has the line
-            and, for a key, a similar key.
     """
     text = shown or str(path)
     try:

@@ -63,7 +63,9 @@ class ConfiguredMachine(TileMachine):
         self.sums_in_result = section.sums_in_result
         self.memories = {name: each.name for each in self._memory_sections for name in each.holds}
         self.streams = {
-            name: _stream_of(engine, name) for engine in section.engine for name in engine.does
+            name: f"{engine.name}.{_does(name)}"
+            for engine in section.engine
+            for name in engine.does
         }
         self._costs = section.cost_formulas
         self.jobs_by_step = any(
@@ -265,13 +267,6 @@ def _does(name: str) -> Does:
     return "store" if name == "result" else "load"
 
 
-def _stream_of(engine: EngineSection, name: str) -> str:
-    return f"{engine.name}.{_does(name)}"
-
-
 def _streams(engine: EngineSection) -> tuple[Stream, ...]:
-    done = {name: _does(name) for name in engine.does}
-    return tuple(
-        Stream(name, done[key])
-        for name, key in {_stream_of(engine, each): each for each in engine.does}.items()
-    )
+    done = dict.fromkeys(_does(name) for name in engine.does)
+    return tuple(Stream(f"{engine.name}.{does}", does) for does in done)

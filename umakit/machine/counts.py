@@ -4,18 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
 from umakit.machine.clock import ASKED, Run
-from umakit.machine.costs import TileSizes
 from umakit.machine.energy import ACCUMULATOR, NO_ACCESSES, EventCounts, MemoryCounts
-from umakit.machine.hardware import Hardware, array_of
-from umakit.machine.layer import Kind, Layer
+from umakit.machine.hardware import Hardware
 from umakit.machine.planner import Prediction, TilePlanner
 from umakit.machine.requirements import Job, Transfer
-from umakit.machine.systolic import Dataflow, systolic_cycles
 from umakit.machine.tile_machine import TileMachine
 from umakit.machine.tiles import Tiles
 
@@ -30,9 +26,6 @@ def tiled_counts(
     Register accesses, cycles and idle cycles come from the clock that predicts the cycles.
 
     Args:
-        planner: the planner.
-        tiles: the tiles of the layer.
-        prediction: the prediction for these tiles.
         scratchpad: name of the scratchpad of umakit's systolic array; None for another machine:
             only the effect of copies on its memories is known.
     """
@@ -46,11 +39,8 @@ def tiled_counts(
         )
         for is_store in (False, True)
     }
-    wasted: int | None = None
-    memories: dict[str, MemoryCounts] | None = _copied(machine, transfers) or None
-    array = array_of(machine)
-    if scratchpad is not None and array is not None:
-        wasted, memories = _array(array, tiles, transfers, scratchpad)
+    of_array = None if scratchpad is None else _array(machine, tiles, transfers, scratchpad)
+    wasted, memories = of_array or (None, _copied(machine, transfers) or None)
     is_predicted = run is not None and prediction.cycles == run.cycles + planner.driver.finish
     return EventCounts(
         macs=layer.macs,
@@ -65,18 +55,22 @@ def tiled_counts(
 
 
 def _array(
-    hardware: Hardware, tiles: Tiles, transfers: list[tuple[str, Transfer, int]], scratchpad: str
-) -> tuple[int, dict[str, MemoryCounts]]:
+    machine: TileMachine, tiles: Tiles, transfers: list[tuple[str, Transfer, int]], scratchpad: str
+) -> tuple[int, dict[str, MemoryCounts]] | None:
+    """Return the wasted multiply-accumulates, and the accesses to memories by name; None if the
+    counts of jobs are unknown."""
     total, sums, wasted = NO_ACCESSES, NO_ACCESSES, 0
     for tensor, each, count in transfers:
-        total = total.plus(_copy(hardware.bytes_per_cycle, tensor, each, count))
+        total = total.plus(_copy(machine.bytes_per_cycle, tensor, each, count))
     for job, count in _jobs(tiles):
-        found = job_counts(hardware, tiles.layer, tiles.tiling.dataflow, job)
+        found = machine.job_counts(tiles.layer, tiles.tiling.dataflow, job)
+        if found is None:
+            return None
         wasted += count * found.wasted_macs
         total = total.plus(_times(found.scratchpad, count))
         sums = sums.plus(_times(found.accumulator, count))
     memories = {scratchpad: total}
-    return wasted, {**memories, ACCUMULATOR: sums} if hardware.accumulator_bytes else memories
+    return wasted, {**memories, ACCUMULATOR: sums} if machine.sum_bytes else memories
 
 
 def _copied(
@@ -110,7 +104,8 @@ def _copied(
 
 def _copy(width: int, tensor: str, moved: Transfer, count: int) -> MemoryCounts:
     """Return the accesses of `count` equal transfers to the memory of a tensor's tiles."""
-    accesses, size = transfer_accesses(width, count * _rows(moved), int(moved.row_bytes))
+    rows, row_bytes = count * _rows(moved), int(moved.row_bytes)
+    accesses, size = rows * -(-row_bytes // width), rows * row_bytes
     is_store = tensor == "result"
     return MemoryCounts(accesses, size, 0, 0) if is_store else MemoryCounts(0, 0, accesses, size)
 
@@ -191,15 +186,10 @@ def _different(
 
 
 def _register_accesses(run: Run, planner: TilePlanner) -> int | None:
-    """Return the register accesses of a driver that sleeps while it waits, like umakit's drivers.
-
-    The driver arms the interrupt, which takes no cycle of its own because engines work, and waits.
-
-    Returns:
-        None for other machines than umakit's systolic array, and for a driver that polls.
-    """
-    hardware = array_of(planner.described)
-    if hardware is None or hardware.completion == "polling":
+    """Return the register accesses of a driver that sleeps while it waits, like umakit's drivers;
+    None for other machines, and for a driver that polls."""
+    hardware = planner.described
+    if not isinstance(hardware, Hardware) or hardware.completion == "polling":
         return None
     issued = sum(command.issue for command in run.commands)
     if not run.machine.has_queues:
@@ -223,144 +213,3 @@ def _working(run: Run) -> int:
             total += end - max(start, until)
             until = end
     return total
-
-
-@dataclass(frozen=True)
-class JobCounts:
-    """Counts of a job of the array.
-
-    Attributes:
-        wasted_macs: multiply-accumulate slots of the folds that the job does not use.
-        scratchpad, accumulator: accesses to these memories.
-    """
-
-    wasted_macs: int
-    scratchpad: MemoryCounts
-    accumulator: MemoryCounts
-
-
-def transfer_accesses(width: int, rows: int, row_bytes: int) -> tuple[int, int]:
-    """Return accesses and bytes of a transfer of `rows` rows in words of `width` bytes."""
-    return rows * -(-row_bytes // width), rows * row_bytes
-
-
-def job_counts(hardware: Hardware, layer: Layer, dataflow: Dataflow, job: Job) -> JobCounts:
-    """Return the counts of a job, all of whose numbers are integers."""
-    scratchpad = _Scratchpad(hardware, layer, dataflow, job)
-    if layer.is_pool:
-        return JobCounts(0, scratchpad.counts(hardware.pooling_lanes), NO_ACCESSES)
-    rows, columns = (int(each) for each in job.output_size)
-    sizes = TileSizes(
-        layer, dataflow, rows, columns, int(job.output_channels), int(job.input_channels)
-    )
-    return JobCounts(
-        wasted_macs(hardware, sizes),
-        scratchpad.counts(hardware.columns),
-        _sums(hardware, sizes, job),
-    )
-
-
-def wasted_macs(hardware: Hardware, sizes: TileSizes) -> int:
-    """Return the multiply-accumulate slots that the folds of a tile do not use."""
-    if sizes.layer.is_pool:
-        return 0
-    found = systolic_cycles(sizes.product, hardware.cells_in(sizes.dataflow))
-    return found.slots - found.macs
-
-
-def _sums(hardware: Hardware, sizes: TileSizes, job: Job) -> MemoryCounts:
-    """Return the accesses to the accumulator memory."""
-    if not hardware.accumulator_bytes:
-        return NO_ACCESSES
-    product, folds = sizes.product, 1
-    if sizes.dataflow is not Dataflow.OUTPUT_STATIONARY:
-        folds = -(-product.k // hardware.rows)
-    places = product.m * -(-product.n // hardware.columns)
-    size = 4 * product.m * product.n
-    reads, writes = folds - 1 + int(job.continues), folds - 1 + int(job.keeps)
-    return MemoryCounts(reads * places, reads * size, writes * places, writes * size)
-
-
-class _Scratchpad:
-    """Accesses of a job to the scratchpad."""
-
-    def __init__(self, hardware: Hardware, layer: Layer, dataflow: Dataflow, job: Job) -> None:
-        self._hardware, self._layer, self._dataflow, self._job = hardware, layer, dataflow, job
-        self._outputs = int(job.output_channels)
-        self._inputs = int(job.input_channels)
-        rows, columns = (int(each) for each in job.output_size)
-        height, width = (int(each) for each in job.input_size)
-        self._positions = rows * columns
-        # Channels of a single position lie side by side in any layout.
-        self._data_is_dense = not layer.channels_first or height * width == 1
-        self._result_is_dense = not layer.channels_first or self._positions == 1
-        self._taps = self._taps_along(0, rows, height) * self._taps_along(1, columns, width)
-
-    def counts(self, lanes: int) -> MemoryCounts:
-        """Return all accesses of a job that computes `lanes` channels at a time."""
-        reads = read = writes = written = 0
-        for first in range(0, self._outputs, lanes):
-            count = min(lanes, self._outputs - first)
-            more_reads, more_read = self._block(first, count)
-            reads, read = reads + more_reads, read + more_read
-            if not self._job.keeps:
-                writes += self._positions * self._words(count, self._result_is_dense)
-                written += self._positions * count
-        for size in self._parameters():
-            reads, read = reads + self._words(size), read + size
-        return MemoryCounts(reads, read, writes, written)
-
-    def _block(self, first: int, count: int) -> tuple[int, int]:
-        """Return accesses and bytes that the array reads for a block of output channels."""
-        inputs = self._inputs_of(first, count)
-        reads = self._taps * self._words(inputs, self._data_is_dense)
-        read = self._taps * inputs
-        if not self._layer.is_pool:
-            entering = self._depth * self._weight_passes(count)
-            reads, read = reads + entering * self._words(count), read + entering * count
-        if self._layer.adds and not self._job.keeps:
-            reads += self._positions * self._words(count, self._result_is_dense)
-            read += self._positions * count
-        return reads, read
-
-    def _words(self, size: int, is_dense: bool = True) -> int:
-        return -(-size // self._hardware.bytes_per_cycle) if is_dense else size
-
-    def _parameters(self) -> tuple[int, ...]:
-        if self._layer.is_pool:
-            return ()
-        bias = 0 if self._job.continues else 4 * self._outputs
-        scales = 0 if self._job.keeps else int(self._job.scales)
-        return bias, 4 * scales, scales
-
-    @property
-    def _depth(self) -> int:
-        """Return the number of products of each sum."""
-        is_depthwise = self._layer.kind is Kind.DEPTHWISE
-        return self._layer.window * (1 if is_depthwise else self._inputs)
-
-    def _inputs_of(self, first: int, count: int) -> int:
-        if self._layer.per_channel:
-            multiplier = self._outputs // self._inputs
-            return (first + count - 1) // multiplier - first // multiplier + 1
-        if self._dataflow is Dataflow.INPUT_STATIONARY and first:
-            return 0  # the inputs are in the array
-        return self._inputs
-
-    def _weight_passes(self, count: int) -> int:
-        """Return the number of passes of a block's weights into the array."""
-        if self._dataflow is Dataflow.WEIGHT_STATIONARY:
-            return 1
-        if self._dataflow is Dataflow.INPUT_STATIONARY:
-            return -(-self._positions // self._hardware.columns)
-        groups = self._hardware.columns // count if self._hardware.pack_columns else 1
-        return -(-self._positions // (self._hardware.rows * groups))
-
-    def _taps_along(self, axis: int, outputs: int, inputs: int) -> int:
-        """Return the number of pairs of an output and a kernel position that meet an input."""
-        layer, before = self._layer, int(self._job.padding[axis])
-        return sum(
-            0 <= output * layer.strides[axis] - before + tap * layer.dilation[axis] < inputs
-            for output in range(outputs)
-            for tap in range(layer.kernel[axis])
-        )

@@ -20,12 +20,7 @@ ACCUMULATOR = "accumulator"
 
 
 class MemoryEnergy(Section):
-    """Picojoules of accesses to a memory. The energies of an access and of its bytes add up.
-
-    Attributes:
-        read, write: energy of an access of at most the memory's width.
-        read_byte, written_byte: energy of each byte of an access.
-    """
+    """Picojoules of accesses to a memory. The energies of an access and of its bytes add up."""
 
     read: Picojoules | None = None
     read_byte: Picojoules | None = None
@@ -37,13 +32,9 @@ class EnergySection(Section):
     """Picojoules of events. Events without a figure are not added up, and reported energies say so.
 
     Attributes:
-        mac: energy of a multiply-accumulate of a layer.
         wasted_mac: energy of an unused multiply-accumulate slot of a fold.
         bus_read_byte, bus_written_byte: energy of a byte that the accelerator moves over the bus.
-        register_access: energy of a register access of the driver.
-        cycle: energy of every cycle of the accelerator's clock.
         idle_cycle: additional energy of a cycle in which no engine works.
-        memory: energies of the accelerator's memories, by name.
     """
 
     mac: Picojoules | None = None
@@ -58,9 +49,6 @@ class EnergySection(Section):
 
 def check_memories(energy: EnergySection, names: Collection[str]) -> None:
     """Refuse figures of memories that an accelerator does not have.
-
-    Args:
-        names: names of the accelerator's memories.
 
     Raises:
         ValueError: a memory is unknown; names the key, and the nearest memory or all memories.
@@ -95,15 +83,26 @@ NO_ACCESSES = MemoryCounts(0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
+class JobCounts:
+    """Counts of a job of the array.
+
+    Attributes:
+        wasted_macs: multiply-accumulate slots of the folds that the job does not use.
+        scratchpad, accumulator: accesses to these memories.
+    """
+
+    wasted_macs: int
+    scratchpad: MemoryCounts
+    accumulator: MemoryCounts
+
+
+@dataclass(frozen=True)
 class EventCounts:
     """Events of one or several layers on an accelerator; None for unknown counts.
 
     Attributes:
-        macs: multiply-accumulates of the layer, computed from its shapes.
         wasted_macs: multiply-accumulate slots of folds that are not full.
         bus_read_bytes, bus_written_bytes: bytes that the accelerator reads and writes over the bus.
-        register_accesses: accesses of the driver to registers.
-        cycles: cycles of the accelerator's clock.
         idle_cycles: cycles in which no engine works.
         memories: accesses to the counted memories, by name; empty for no memories, None if the
             memories are unknown.

@@ -38,13 +38,7 @@ _Ends = tuple[()] | tuple[bool, bool]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimated cycles of a tiling.
-
-    Attributes:
-        bound: lower bound of the cycles.
-        cycles: estimated cycles.
-        commands: number of commands that the driver enqueues.
-    """
+    """Estimated cycles of a tiling."""
 
     bound: int
     cycles: int
@@ -56,10 +50,7 @@ class _Sum:
     """Sums over the jobs of the array, or over the transfers that copy each tile of a tensor once.
 
     Attributes:
-        busy: total busy cycles.
-        count: number of commands.
         tail: least tail of a command.
-        tails: total tail cycles.
         accesses: total register accesses to enqueue the commands.
         least_accesses: least register accesses to enqueue a command.
         first, last: busy cycles of the first and of the last command.
@@ -93,13 +84,7 @@ def _summed(commands: Sequence[tuple[Cost, int, int]]) -> _Sum:
 
 
 class Estimates:
-    """Estimates of the tilings of one layer.
-
-    Args:
-        layer: the tiled layer.
-        hardware: the accelerator.
-        driver: register accesses of the driver's calls.
-    """
+    """Estimates of the tilings of one layer."""
 
     def __init__(self, layer: Layer, hardware: TileMachine, driver: DriverCosts) -> None:
         self.layer = self._layer = layer
@@ -158,7 +143,6 @@ class Estimates:
         """Return the busy cycles of the engine that copies longest.
 
         Args:
-            copied: busy cycles of the copies of each tensor but the parameters.
             tail: tail of the copies of the result, the last copies of their engine.
         """
         engines = dict.fromkeys(self._engines.values(), 0)

@@ -29,7 +29,6 @@ class CostTable:
         file: path below the backend's folder.
         keys: names of all columns but the last.
         rows: values by key.
-        digest: SHA-256 of the file.
     """
 
     file: str
@@ -132,7 +131,6 @@ class Formula:
     """A parsed formula.
 
     Attributes:
-        text: the formula as written.
         names: names in the formula, without names of functions.
         unlimited: computes the formula without a limit of the result, and with Python's errors.
     """
@@ -143,9 +141,6 @@ class Formula:
 
     def __call__(self, values: Values) -> int:
         """Compute the formula.
-
-        Args:
-            values: values of at least all `names`.
 
         Raises:
             FormulaError: the formula divides by zero, a table has no such row, or the result is too
@@ -175,10 +170,7 @@ def parse_formula(
     """Parse a formula.
 
     Args:
-        text: a formula, or a number.
         names: allowed names; a message lists those of a set or a list.
-        tables: allowed tables, by name.
-        language: operators and functions.
 
     Raises:
         FormulaError: the text is no formula; the message has the column, from 1, and the allowed

@@ -101,7 +101,6 @@ class EngineSection(Section):
     """An engine of `[machine]`, which runs one command after the other.
 
     Attributes:
-        name: its name.
         does: the tensors whose tiles the engine copies (`data`, `weights`, `parameters`, `addend`,
             `result`), and the kinds of layers that the engine computes (`convolution`, `depthwise`,
             `max_pool`, `average_pool`).

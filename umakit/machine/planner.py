@@ -18,7 +18,7 @@ from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.configured import ConfiguredMachine
 from umakit.machine.estimate import Estimates
-from umakit.machine.hardware import Hardware, array_of
+from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Kind, Layer
 from umakit.machine.selection import Candidate, best_tilings, search_space, some_tiling_fits
 from umakit.machine.space import SIZED, axis_unit, misfit, refusal, tiles_on
@@ -169,10 +169,10 @@ class TilePlanner:
         Raises:
             BackendError: the accelerator is another machine; see the attribute `machine`.
         """
-        array = array_of(self.described)
-        if array is None:
+        array = self.described
+        if not isinstance(array, Hardware):
             raise BackendError(
-                f"a planner for {type(self.described).__name__} has no Hardware",
+                f"a planner for {type(array).__name__} has no Hardware",
                 fix="use its attribute machine",
             )
         return array
@@ -382,11 +382,7 @@ class TilePlanner:
 
 
 def estimate_of(planner: TilePlanner, tiles: Tiles) -> int:
-    """Return a planner's estimate for a tiling.
-
-    Raises:
-        BackendError: an overridden `estimate` does not return cycles.
-    """
+    """Return a planner's estimate for a tiling."""
     found = planner.estimate(tiles)
     if not isinstance(found, int) or found < 1:
         raise BackendError(
@@ -397,11 +393,7 @@ def estimate_of(planner: TilePlanner, tiles: Tiles) -> int:
 
 
 def prediction_of(planner: TilePlanner, tiles: Tiles) -> Prediction:
-    """Return a planner's prediction for a tiling.
-
-    Raises:
-        BackendError: an overridden `predict` does not return a prediction.
-    """
+    """Return a planner's prediction for a tiling."""
     found = planner.predict(tiles)
     if not isinstance(found, Prediction):
         raise BackendError(

@@ -126,11 +126,9 @@ class RtlSection(Section):
         top: the top module.
         sources: files, as paths or globs; files with packages are read before files that use the
             packages.
-        include: folders of included files.
         parameters: values of the top's parameters: numbers, or figures of this file such as
             `{array.rows}`, `{data.size}` or a figure of `[machine]`.
         defines: macros of the preprocessor, `true` for one without a value.
-        clock: the port of the clock.
         reset: the port of the reset; empty for none.
         reset_level: active level of the reset; default: `low` if the port's name ends in `n` or
             `b`, in front of `_i` or `_in`, or in `_ni`.
@@ -138,8 +136,6 @@ class RtlSection(Section):
         interrupt: the port of the interrupt; empty for none.
         interrupt_level: active level of the interrupt.
         ties: constant values of other inputs.
-        registers: the bus of the registers.
-        memory: the bus of memory.
     """
 
     top: Identifier
@@ -186,11 +182,7 @@ class RtlSection(Section):
 
 
 def design_sources(section: RtlSection, folder: Path) -> list[Path]:
-    """Return the files of a design in the order in which Verilator reads them.
-
-    Raises:
-        AcceleratorConfigError: a file is missing, or a glob finds none.
-    """
+    """Return the files of a design in the order in which Verilator reads them."""
     found: dict[Path, None] = {}
     for source in section.sources:
         paths = sorted(path for path in folder.glob(source) if path.is_file())
@@ -229,11 +221,7 @@ def _packages_first(paths: Sequence[Path]) -> list[Path]:
 
 
 def design_folders(section: RtlSection, folder: Path) -> list[Path]:
-    """Return the folders of included files.
-
-    Raises:
-        AcceleratorConfigError: a folder is missing.
-    """
+    """Return the folders of included files."""
     for name in section.include:
         if not (folder / name).is_dir():
             raise _fault(

@@ -25,13 +25,7 @@ LARGEST_DATA = 1024
 
 @dataclass(frozen=True)
 class Port:
-    """A port of a module.
-
-    Attributes:
-        name: name of the port.
-        direction: direction from the module's view.
-        bits: width in bits.
-    """
+    """A port of a module."""
 
     name: str
     direction: Direction
@@ -144,16 +138,7 @@ class Wiring:
 
 
 def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
-    """Assign the ports of a design to signals.
-
-    Args:
-        section: description of the design in `accel.toml`.
-        ports: ports of the top module.
-
-    Raises:
-        AcceleratorConfigError: a port is missing, has another direction or width, or is an undriven
-            input; names the port.
-    """
+    """Assign the ports of a design to signals."""
     by_name = {port.name: port for port in ports}
     _check_inout(section, ports)
     _check_line(by_name, section.clock, "clock", "input")
@@ -293,7 +278,6 @@ def _other_bus(
     Args:
         key: `registers` or `memory`.
         bus, prefix: bus and prefix of the description, which do not fit the ports.
-        ports: ports of the top by name.
     """
     for name, signals in (REGISTER_BUSES if key == "registers" else MEMORY_BUSES).items():
         if not signals:
@@ -332,9 +316,6 @@ def _check_signal(key: str, signal: Signal, port: Port, data: str, data_bits: in
     """Refuse a port of the wrong direction or width.
 
     Args:
-        key: key of the bus, for the message.
-        signal: signal of the port.
-        port: the port.
         data: name of the first data port of the bus, with `data_bits`.
         data_bits: data width of the bus.
     """

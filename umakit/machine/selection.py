@@ -40,9 +40,7 @@ class Candidate:
     """A tiling with its estimate; candidates sort from best to worst.
 
     Attributes:
-        cycles: estimated cycles.
         commands: number of commands that the driver enqueues; fewer are better.
-        key: tie-breaker.
         bound: lower bound of the cycles.
     """
 
@@ -71,8 +69,6 @@ class Subspace:
     """A part of a layer's search space: all loop orders over some tile sizes.
 
     Attributes:
-        dataflows: dataflows to try.
-        sizes: tile sizes by axis.
         buffers: number of buffers per tensor, as in `Tiling`.
     """
 
@@ -96,14 +92,8 @@ class Subspace:
 def search_space(
     layer: Layer, hardware: TileMachine, buffers: int = 2, uncut: Sequence[str] = ()
 ) -> Subspace:
-    """Return the search space of a layer: tiles of nearly equal size along each axis.
-
-    Args:
-        layer: the tiled layer.
-        hardware: parameters of the accelerator.
-        buffers: number of buffers per tensor, as in `Tiling`.
-        uncut: axes without cuts.
-    """
+    """Return the search space of a layer: tiles of nearly equal size along each axis but `uncut`
+    ones."""
     sizes = {
         axis: axis_sizes(layer, hardware, axis)[: 1 if axis in uncut else None] for axis in SIZED
     }
@@ -111,13 +101,7 @@ def search_space(
 
 
 def some_tiling_fits(layer: Layer, hardware: TileMachine, most_buffers: int) -> bool:
-    """Whether a layer can be cut into tiles that fit, without a search for the best tiling.
-
-    Args:
-        layer: the tiled layer.
-        hardware: parameters of the accelerator.
-        most_buffers: largest number of buffers per tensor.
-    """
+    """Whether a layer can be cut into tiles that fit, without a search for the best tiling."""
     for buffers in BUFFERS:
         if buffers <= max(most_buffers, BUFFERS[0]):
             space = search_space(layer, hardware, buffers)
@@ -140,11 +124,6 @@ def best_tilings(
     """Return the best tilings of a part of the search space by the estimate.
 
     Args:
-        space: the part of the search space.
-        layer: the tiled layer.
-        hardware: parameters of the accelerator.
-        driver: register accesses of the driver's calls.
-        keep: number of tilings to return.
         below: omit tilings whose lower bound is at least this number of cycles.
         estimate: replaces the kit's estimate of a tiling's cycles; the kit's bounds do not hold
             then, so all tilings are estimated.

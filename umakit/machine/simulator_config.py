@@ -152,9 +152,6 @@ def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
 
     The files are sources, libraries that are files, all headers of the include folders, and headers
     next to sources.
-
-    Raises:
-        AcceleratorConfigError: a file or folder is missing.
     """
     files: dict[str, Path] = {}
     _check_program(section, folder)
@@ -224,10 +221,6 @@ def program_files(program: Sequence[str], folder: Path) -> dict[str, Path]:
     The files are the words of the command that name files of the folder, also behind `=`, the
     module behind `-m`, and the modules of the folder that Python files import, in functions too.
     Files that the program opens or starts in another way are not found.
-
-    Args:
-        program: the program and its arguments.
-        folder: the backend's folder, the working directory of the program.
     """
     inside = folder.resolve()
     found: dict[str, Path] = {}

@@ -82,8 +82,6 @@ class SourcesSection(Section):
         root: folder of the library, relative to the backend's folder, and possibly outside. All
             other paths are relative to `root` and stay inside.
         files: compiled C and C++ files, as globs such as `Source/**/*.c`.
-        exclude: globs of files that are not compiled.
-        include: folders of headers for the compiler.
         headers: headers that generated C includes.
         defines: macros by name; a number, a plain text, or `true` for a macro without a value.
         flags: compiler flags for these files alone.

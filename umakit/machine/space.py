@@ -62,11 +62,7 @@ def misfit(tiles: Tiles, hardware: TileMachine) -> str:
 
 
 def refusal(layer: Layer, machine: TileMachine) -> str:
-    """Return the reason why a machine refuses all tile sizes of a layer; empty if it does not.
-
-    Raises:
-        AcceleratorConfigError: the description of the machine contradicts itself.
-    """
+    """Return the reason why a machine refuses all tile sizes of a layer; empty if it does not."""
     if own := machine.refusal(layer):
         return own
     for axis in SIZED:
@@ -124,12 +120,8 @@ def axis_extent(layer: Layer, axis: str) -> int:
 
 
 def axis_sizes(layer: Layer, machine: TileMachine, axis: str, every: bool = False) -> list[int]:
-    """Return the tile sizes along an axis, largest first.
-
-    Args:
-        every: whether to return all sizes; else only sizes of nearly equal parts, about 2 sqrt(n)
-            of an axis of n.
-    """
+    """Return the tile sizes along an axis, largest first: every size, or those of nearly equal
+    parts, about 2 sqrt(n) of an axis of n."""
     extent, unit = axis_extent(layer, axis), axis_unit(layer, machine, axis)
     if _is_uncut(layer, axis):
         return [extent]

@@ -99,10 +99,6 @@ def cycle_breakdown(
     the array became idle.
 
     Args:
-        streams: stream of each command.
-        busy: busy cycles of each command.
-        schedule: times of each command.
-        machine: the machine that ran the commands.
         explained: the explained stream; default: `Machine.explained`.
     """
     explained = explained or machine.explained
@@ -133,23 +129,13 @@ def awaited_commands(
     """Return for each command the command whose end let it start; -1 for none.
 
     A command without such a command started when the driver had enqueued it.
-
-    Args:
-        streams, busy, schedule, machine: as in `cycle_breakdown`.
     """
     found = Waits(streams, busy, schedule, machine)
     return [found.stalling_command(index) for index in range(len(streams))]
 
 
 class Waits:
-    """A breakdown that accumulates the idle cycles of an engine.
-
-    Args:
-        streams, busy, schedule, machine: as in `cycle_breakdown`.
-
-    Attributes:
-        breakdown: the accumulated cycles.
-    """
+    """A breakdown that accumulates the idle cycles of an engine."""
 
     def __init__(
         self, streams: Sequence[str], busy: Sequence[int], schedule: Schedule, machine: Machine

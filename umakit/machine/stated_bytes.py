@@ -16,11 +16,7 @@ ENDS = ("data", "addend", "result")
 
 
 def check_operands(composite: Composite, layer: Layer, machine: TileMachine) -> None:
-    """Compare the bytes of operands with the bytes that tiles are made of.
-
-    Raises:
-        BackendError: tiles would have other bytes, or other parameters; without a place.
-    """
+    """Compare the bytes of operands with the bytes that tiles are made of."""
     stored = composite.operand_bytes
     for name in ENDS:
         elements = layer.data_bytes if name == "data" else layer.result_bytes
@@ -49,11 +45,7 @@ def check_operands(composite: Composite, layer: Layer, machine: TileMachine) -> 
 
 
 def check_order_of_weights(composite: Composite, tiles: Tiles, machine: TileMachine) -> None:
-    """Compare the order of weights with the order in which tiles cut them.
-
-    Raises:
-        BackendError: a tile would have weights of other channels; without a place.
-    """
+    """Compare the order of weights with the order in which tiles cut them."""
     layer = tiles.layer
     if layer.is_pool or not {OUTPUT_CHANNELS, INPUT_CHANNELS} & set(tiles.loops):
         return

@@ -46,7 +46,6 @@ class SystolicArray:
 
     Attributes:
         rows, columns: dimensions in cells.
-        dataflow: dataflow of the array.
         drain_cycles: cycles to move the results of a fold out; 0 if the drain is hidden.
         preload: whether operands of the next fold enter while the present one computes, so that the
             array is filled and drained once per product instead of once per fold.
@@ -103,9 +102,7 @@ class SystolicCycles:
             drains are hidden.
         tail_cycles: cycles at the end, included in the above, in which the next product may already
             enter; 0 without preload.
-        macs: multiply-accumulates of the product.
         slots: multiply-accumulates of the folds if all cells were used.
-        cells: number of cells of the array.
     """
 
     folds: int
@@ -120,6 +117,11 @@ class SystolicCycles:
     def cycles(self) -> int:
         """The total cycles."""
         return self.compute_cycles + self.drain_cycles
+
+    @property
+    def busy_cycles(self) -> int:
+        """The cycles until the next product may enter."""
+        return self.cycles - self.tail_cycles
 
     @property
     def utilisation(self) -> float:
@@ -188,11 +190,7 @@ def _packed_folds(product: Product, array: SystolicArray) -> int:
 
 
 def parse_product(text: str) -> Product:
-    """Parse a product from `M,N,K`.
-
-    Raises:
-        InputError: the text is not three positive integers.
-    """
+    """Parse a product from `M,N,K`."""
     try:
         m, n, k = (int(part) for part in text.split(","))
     except ValueError:
@@ -205,3 +203,47 @@ def parse_product(text: str) -> Product:
 def _check(name: str, value: int, least: int = 1) -> None:
     if not least <= value <= LARGEST:
         raise InputError(f"{name} is {value}", fix=f"choose {least} to {LARGEST}")
+
+
+@dataclass(frozen=True)
+class ArrayBound:
+    """A lower bound of a layer's cycles on a systolic array.
+
+    Attributes:
+        dataflow: name of the dataflow whose bound is the smallest; None for pools, which use none.
+        folds: the fewest folds in it; 0 for pools.
+        array: the fewest cycles that jobs occupy the array, or the pooling stage, in it.
+        first_load: the fewest cycles until the first job can start.
+        drain: the fewest cycles from the end of the last job's folds until its results have left.
+        last_store: the fewest cycles from there until the last tile of the result is stored.
+        bus: the fewest cycles that the traffic on the bus takes.
+        cycles: the bound.
+    """
+
+    dataflow: str | None
+    folds: int
+    array: int
+    first_load: int
+    drain: int
+    last_store: int
+    bus: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class ArrayWork:
+    """The least array cycles of a layer in one dataflow.
+
+    Attributes:
+        dataflow: the dataflow; None for pools.
+        folds: folds of all images.
+        busy: cycles that jobs occupy the array.
+        tail: cycles from the end of a job until the results have left the array.
+        smallest: cycles of the smallest job without the tail.
+    """
+
+    dataflow: Dataflow | None
+    folds: int
+    busy: int
+    tail: int
+    smallest: int

@@ -15,8 +15,10 @@ from functools import cached_property
 from umakit.errors import AcceleratorConfigError, short_path
 from umakit.machine.costs import TENSORS, Copy, Cost, Figure, TileSizes, costs, flat
 from umakit.machine.description import Does, Engine, Machine, Memory
+from umakit.machine.energy import JobCounts
 from umakit.machine.layer import Layer
-from umakit.machine.systolic import Dataflow
+from umakit.machine.requirements import Job
+from umakit.machine.systolic import ArrayBound, ArrayWork, Dataflow
 
 SUM_BYTES = 4
 """Size of an int32 sum in bytes."""
@@ -78,7 +80,7 @@ class TileMachine(ABC):
         engine_bytes_per_cycle: by name of an engine, the largest number of bytes that this engine
             alone copies in a cycle, for the bound; engines may be left out.
         other_costs: the reason why costs are not those of folds of a systolic array; empty if they
-            are, so that `array_bound` holds.
+            are.
     """
 
     memories: Mapping[str, str] = {}
@@ -139,6 +141,21 @@ class TileMachine(ABC):
         """
         kept = steps > 1 and not self.sums_in_result
         return SUM_BYTES * sizes.positions * sizes.output_channels if kept else 0
+
+    # --- answers of a systolic array --------------------------------------------------------------
+
+    def array_works(self, layer: Layer) -> list[ArrayWork]:
+        """Return the least work of a layer in each dataflow of a systolic array that can compute
+        the layer; none for a machine whose costs are not those of folds, see `other_costs`."""
+        return []
+
+    def array_bound(self, layer: Layer) -> ArrayBound | None:
+        """Return the lower bound of a layer's cycles on a systolic array; None without works."""
+        return None
+
+    def job_counts(self, layer: Layer, dataflow: Dataflow, job: Job) -> JobCounts | None:
+        """Return the counts of a job, all of whose numbers are integers; None if unknown."""
+        return None
 
     # --- derived answers ------------------------------------------------------------------------
 
@@ -275,14 +292,13 @@ class TileMachine(ABC):
 
 
 class Wrapped(TileMachine):
-    """A wrapper of another machine; subclasses change some answers."""
+    """A wrapper of another machine; subclasses change some answers. A systolic array's answers are
+    not passed on, because subclasses change its costs."""
 
     def __init__(self, other: TileMachine) -> None:
         self.other = other
-        for name in PLAIN:
+        for name in (*PLAIN, *FOLLOWED):
             setattr(self, name, getattr(other, name))
-        self.engine_bytes_per_cycle = other.engine_bytes_per_cycle
-        self.most_positions = other.most_positions
 
     @property
     def machine(self) -> Machine:
@@ -294,34 +310,15 @@ class Wrapped(TileMachine):
     def copy(self, copied: Copy) -> Cost:
         return self.other.copy(copied)
 
-    def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
-        return self.other.footprint(tensor, sizes, covered)
-
-    def tile_bytes(
-        self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
-    ) -> int:
-        return self.other.tile_bytes(tensor, sizes, covered, steps)
-
-    def kept_bytes(self, sizes: TileSizes, steps: int) -> int:
-        return self.other.kept_bytes(sizes, steps)
-
-    def refusal(self, layer: Layer) -> str:
-        return self.other.refusal(layer)
-
-    def sums(self, sizes: TileSizes, steps: int) -> int:
-        return self.other.sums(sizes, steps)
-
-    def memory_of(self, tensor: str) -> str:
-        return self.other.memory_of(tensor)
-
-    def stream_of(self, tensor: str) -> str:
-        return self.other.stream_of(tensor)
-
-    def stream_of_jobs(self, layer: Layer) -> str:
-        return self.other.stream_of_jobs(layer)
-
     def figures(self) -> dict[str, Figure]:
         return self.other.figures()
+
+
+FOLLOWED = (
+    "most_positions", "engine_bytes_per_cycle", "footprint", "tile_bytes", "kept_bytes", "refusal",
+    "sums", "memory_of", "stream_of", "stream_of_jobs",
+)  # fmt: skip
+"""Attributes and methods, beside `PLAIN`, that a `Wrapped` machine has from the other machine."""
 
 
 class WithoutQueues(Wrapped):

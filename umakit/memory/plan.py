@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from umakit.machine.cpu_choice import CpuChoice
+from umakit.cpu.several import CpuChoice
 from umakit.memory.pools import MemoryPool
 from umakit.partition.partitioner import Partitioned
 from umakit.partition.report import OffloadReport

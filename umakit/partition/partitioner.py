@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from umakit import tvm_api
+from umakit.cpu.description import Cpu
 from umakit.errors import BackendError, UmakitError
 from umakit.frontend.relax_modules import with_spans
-from umakit.machine.cpu import Cpu
 from umakit.operators.registry import name_for_readers
 from umakit.partition.choice import Decision, Key, LayerCosts, by_cycles, by_order
 from umakit.partition.constant_roles import ConstantRoles, constant_roles

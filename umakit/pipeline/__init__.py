@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
+from umakit.cpu.description import GENERIC, cpu_file, find_cpu
+from umakit.cpu.several import choices_of, cpu_texts
 from umakit.devices.run import Arrays, run_library
 from umakit.errors import InputError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library.export import Destination, Library, write_library
 from umakit.library.options import ExportOptions as ExportOptions
-from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
-from umakit.machine.cpu_choice import choices_of, cpu_texts
 from umakit.memory.plan import PlannedProgram as PlannedProgram
 from umakit.memory.plan import with_common_pools
 from umakit.memory.scratch_limit import within_limit

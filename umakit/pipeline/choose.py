@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umakit.cpu.description import Cpu
 from umakit.errors import BuildError, DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
-from umakit.machine.cpu import Cpu
 from umakit.partition.choice import Key, LayerCosts, Source, TakenLayer
 from umakit.partition.comparison import EACH_LAYER, Comparison, Whole
 from umakit.partition.partitioner import Partitioned

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from umakit.codegen.driver_interface import check_driver_calls
 from umakit.codegen.driver_names import names_taken_by
+from umakit.cpu.description import find_cpu
 from umakit.errors import LoweringError, ModelError
 from umakit.frontend import Model
 from umakit.library.options import ExportOptions
 from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
-from umakit.machine.cpu import find_cpu
 from umakit.memory.plan import PlannedProgram
 from umakit.memory.planning import in_own_scratchpads, plan_memory, scratchpads_hold
 from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names

@@ -12,11 +12,11 @@ from typing import Any
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.cpu.description import Cpu
+from umakit.cpu.kernel_choices import KernelChoices
 from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.lower.driver_calls import DriverCall
-from umakit.machine.cpu import Cpu
-from umakit.machine.kernel_choices import KernelChoices
 from umakit.machine.planner import PlannedLayers
 from umakit.program.live_sets import Lifetime
 from umakit.text.identities import SourceOperator

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from umakit.cpu.description import GENERIC, Cpu
+from umakit.cpu.kernel_choices import Choice, KernelChoices, KernelKey
 from umakit.errors import RecordsError, short_path
 from umakit.frontend import Model
-from umakit.machine.cpu import GENERIC, Cpu
-from umakit.machine.kernel_choices import Choice, KernelChoices, KernelKey
 from umakit.records.kernels import KernelRecord, Origin
 from umakit.records.owners import AGAIN, Owner, check_same_owner
 from umakit.records.tilings import Records, read_existing, read_records, write_records

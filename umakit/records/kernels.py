@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from umakit.machine.kernel_choices import Choice, KernelKey
+from umakit.cpu.kernel_choices import Choice, KernelKey
 
 Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Instructions = Annotated[int, Field(gt=0)]

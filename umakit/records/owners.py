@@ -9,12 +9,11 @@ from typing import Any, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from umakit.cpu.description import Cpu
 from umakit.errors import RecordsError
 from umakit.frontend import Model
 from umakit.machine import COST_MODEL, DriverCosts, Hardware, TilePlanner
 from umakit.machine.costs import Figure
-from umakit.machine.cpu import Cpu
-from umakit.machine.hardware import array_of
 
 AGAIN = "tune again, into another file"
 
@@ -115,8 +114,9 @@ class Owner:
 
     @classmethod
     def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
-        array = array_of(planner.machine)
-        figures = planner.machine.figures() if array is None else None
+        machine = planner.machine
+        array = machine if isinstance(machine, Hardware) else None
+        figures = machine.figures() if array is None else None
         view = BackendView(backend, planner.driver, hardware=array, machine=figures)
         return cls(ModelView(model.name, model.fingerprint), view)
 

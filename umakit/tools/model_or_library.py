@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from umakit.cpu.description import GENERIC, cpu_file, find_cpu
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import load_metadata
-from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
 from umakit.partition.report import UnusedBackend, check_offload
 
 MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2", ".json")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from umakit.devices.profiles import CommandTimes
     from umakit.machine.bounds.losses import Losses
     from umakit.machine.energy import EnergySection, EventCounts
-    from umakit.machine.hardware import ArrayBound
+    from umakit.machine.systolic import ArrayBound
 else:  # pydantic reads records from saved reports, which have none of these figures
     ArrayBound = CommandTimes = EnergySection = EventCounts = Losses = Spread = Any
 

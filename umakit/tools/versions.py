@@ -10,10 +10,10 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 
 from packaging.requirements import Requirement
 
+from umakit.cpu.description import NATIVE, find_cpu
 from umakit.devices import DEVICES, HOST
 from umakit.devices.machine_names import processor_name, version_line
 from umakit.errors import UmakitError
-from umakit.machine.cpu import NATIVE, find_cpu
 from umakit.version import TVM, __version__, untested_tvm
 
 PACKAGE = "umakit"

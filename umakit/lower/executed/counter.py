@@ -45,7 +45,7 @@ EVEN_CHANCE = 0.5
 
 
 def executed_operations(kernel: Kernel) -> dict[str, float] | None:
-    """Return the number of executions of each term of `umakit.machine.cpu` in a kernel.
+    """Return the number of executions of each term of `umakit.cpu.description` in a kernel.
 
     Returns:
         Counts by the name of a term, and of functions by `function.NAME`. Counts may be fractions

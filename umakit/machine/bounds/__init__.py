@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lower bounds of cycles from sizes of layers and from the description of a machine.
 
-The roofline model (S. Williams et al., CACM 52(4), 2009) of a layer is here, and so are the figures
-of a machine that bounds are computed from. `network.py` bounds all offloaded layers together for
-any schedule, `inferences.py` several inferences, and `Hardware.bound` a layer on a systolic array.
-None of them asks the planner, the estimate or the clock; only `losses.py` reads times of commands
-from the clock, to attribute the cycles above a bound.
+The roofline model (S. Williams et al., CACM 52(4), 2009) of a layer is here; `network.py` bounds
+all offloaded layers together, `inferences.py` several inferences, `TileMachine.array_bound` a layer
+on a systolic array. None of them asks the planner, the estimate or the clock; `losses.py` reads
+times of commands, to attribute the cycles above a bound.
 """
 
 from __future__ import annotations
@@ -77,13 +76,7 @@ class Limits:
 
 
 def limits_of(configuration: AcceleratorConfig, machine: TileMachine | None) -> Limits:
-    """Return the limits of an accelerator.
-
-    Args:
-        configuration: the accelerator's `accel.toml`.
-        machine: the planner's machine; None without a planner: the limits then come from the
-            sections of the file.
-    """
+    """Return the limits of a planner's machine, or without one of the sections of its file."""
     return _limits_of_sections(configuration) if machine is None else limits_of_machine(machine)
 
 
@@ -103,8 +96,7 @@ def limits_of_machine(machine: TileMachine) -> Limits:
 
 
 def _limits_of_sections(configuration: AcceleratorConfig) -> Limits:
-    array, machine, unknown = configuration.array, configuration.machine, {}
-    peak = array.rows * array.columns if configuration.has_array else None
+    machine, unknown, peak = configuration.machine, {}, configuration.cells
     kind = sim.KINDS.get(configuration.device.simulator)
     has_dma = configuration.has_dma if kind is None else kind.has_dma
     width = configuration.dma.bytes_per_cycle if has_dma else None
@@ -151,7 +143,6 @@ def bound_of(macs: int, moved: Mapping[str, int], limits: Limits, others: int = 
 
     Args:
         moved: bytes by role, from `compulsory_bytes`.
-        limits: speeds and sizes of the accelerator.
         others: further bytes, copied by an unknown engine.
     """
     total = sum(moved.values()) + others
@@ -174,7 +165,6 @@ def lower_bound(machine: TileMachine, macs: int, moved: Mapping[str, int]) -> Bo
     """Return the bounds of work on a machine that cuts layers into tiles.
 
     Args:
-        macs: multiply-accumulates, including those on padding.
         moved: bytes that have to cross the bus, by tensor. An engine with a width of its own is
             busy for at least ceil(bytes of the engine's tensors / bytes per cycle of the engine).
     """

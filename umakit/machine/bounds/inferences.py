@@ -37,7 +37,6 @@ class InferencesBound:
 
     Attributes:
         first: bound of an inference that starts with nothing in the accelerator.
-        steady: bound of each later inference.
         all: bound of all inferences together. The bound may be below the sum of the others: an
             inference may copy while another inference computes.
     """
@@ -58,11 +57,6 @@ def inferences_bound(
     """Return the bounds of the layers that one accelerator runs, for several inferences.
 
     Args:
-        steps: all steps of the program, in order.
-        outputs: names of the tensors that are outputs of the network.
-        where: the accelerator.
-        limits: speeds and sizes of the accelerator.
-        count: number of inferences, at least 1.
         kept: bytes of the accelerator's memories that keep weights from one inference to the next;
             0 for none, None if unknown. Bytes of later inferences are unknown then.
     """
@@ -96,12 +90,7 @@ def _without_bytes(macs: int, limits: Limits) -> CycleBound:
 
 
 def memory_bytes(limits: Limits, machine: TileMachine | None) -> int | None:
-    """Return the bytes of all memories of an accelerator that hold tensors; None if unknown.
-
-    Args:
-        limits: speeds and sizes of the accelerator.
-        machine: the planner's machine; None without a planner.
-    """
+    """Return the bytes of all memories of an accelerator that hold tensors; None if unknown."""
     if machine is None:
         return limits.scratchpad_bytes
     held = {machine.memory_of(tensor) for tensor in TENSORS}
@@ -121,7 +110,6 @@ def layers_that_fit(
     Args:
         places: by layer, the bytes of each place for constants.
         worth: by layer, the bytes that need not be loaded if the constants of the layer fit.
-        room: free bytes of the memory.
         alignment: bytes, at least 1; each place starts at a multiple of the alignment.
     """
     unit = alignment * max(1, -(-(room // alignment) // MOST_UNITS))

@@ -55,7 +55,6 @@ class Losses:
 
     Attributes:
         bound_by: the bounding resource: the array, or the bus.
-        bound: the bound in cycles.
         parts: cycles by cause, without causes of 0 cycles; largest first.
     """
 
@@ -87,8 +86,6 @@ def losses_of(
     """Return the cycles of a layer above its bound, by cause.
 
     Args:
-        run: the clock's run of the layer's commands.
-        bound: the layer's bound.
         finish: cycles after the last command in which the driver closes the layer.
         least_array: the fewest cycles that the layer's jobs occupy the array in any tiling; None if
             unknown: `folds` and `cuts` are then one cause, `work`.

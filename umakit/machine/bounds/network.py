@@ -51,7 +51,6 @@ class Read:
     """A tensor that a step reads.
 
     Attributes:
-        size: bytes of the whole tensor.
         bytes: bytes that the step needs at least; 0 if unknown.
         role: one of `umakit.machine.costs.TENSORS`; empty if unknown.
     """
@@ -67,8 +66,6 @@ class Step:
     """A step of a program.
 
     Attributes:
-        name: name for users.
-        where: the CPU or the accelerator that runs the step.
         macs: multiply-accumulates, including padding.
         reads: operands that earlier steps computed, and inputs of the network.
         writes: bytes of each result, by name.
@@ -91,15 +88,7 @@ class Step:
 def network_bound(
     steps: Sequence[Step], outputs: frozenset[str], where: str, limits: Limits, spilled: int = 0
 ) -> CycleBound:
-    """Return the bound of the layers that one accelerator runs.
-
-    Args:
-        steps: all steps of the program, in order.
-        outputs: names of the tensors that are outputs of the network.
-        where: the accelerator.
-        limits: speeds and sizes of the accelerator.
-        spilled: bytes on the bus beyond the compulsory bytes, from `spilled_bytes`.
-    """
+    """Return the bound of the layers that one accelerator runs, with `spilled_bytes` on its bus."""
     macs = sum(step.macs for step in steps if step.where == where)
     return bound_of(macs, compulsory_bytes(steps, outputs, where), limits, spilled)
 
@@ -162,7 +151,6 @@ class LiveTensor:
     """A tensor whose bytes can be in an accelerator from one layer to another.
 
     Attributes:
-        size: bytes of the whole tensor.
         first: number of the accelerator's layer that computes the tensor, or loads the tensor
             first.
         is_computed: whether the accelerator computes the tensor; else the tensor comes from
@@ -199,12 +187,6 @@ def spilled_bytes(
     """Return the fewest bus bytes for activations that do not fit into a scratchpad.
 
     These bytes come on top of `compulsory_bytes`.
-
-    Args:
-        steps: all steps of the program, in order.
-        outputs: names of the tensors that are outputs of the network.
-        where: the accelerator.
-        scratchpad: bytes of the accelerator's memories for activations.
     """
     own = [step for step in steps if step.where == where]
     tensors = _live_tensors(own, leaving(steps, outputs, where))

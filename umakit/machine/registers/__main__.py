@@ -41,11 +41,7 @@ devices with their map; [An engine for whole layers](new-layer.md#your-registers
 
 
 def generated_files() -> dict[Path, str]:
-    """Return the texts of all files generated from register maps, by path.
-
-    Raises:
-        RegisterMapError: a map is not sound.
-    """
+    """Return the texts of all files generated from register maps, by path."""
     files: dict[Path, str] = {}
     page = [INTRODUCTION]
     for specification in sorted(SPECIFICATIONS.glob("*.toml")):

@@ -161,12 +161,7 @@ def element_limits(operand: str | dict[str, str]) -> tuple[int, int] | None:
 
 
 def value_of(expression: str, value: Callable[[str], int]) -> int | None:
-    """Return the value of an expression; None for a division by 0.
-
-    Args:
-        expression: an expression of `Limits`.
-        value: function from `REGISTER` or `REGISTER.FIELD` to the value.
-    """
+    """Return the value of an expression of registers and fields; None for a division by 0."""
 
     formula = _parsed(expression)
     try:

@@ -133,7 +133,6 @@ class Word(Limits, Part):
 
     @property
     def sentence(self) -> str:
-        """The value that a driver writes, for people; empty if unknown."""
         if not self.points_to:
             return super().sentence
         return f"Driver: address of {self.points_to}{f', {self.limits}' if self.limits else ''}."
@@ -169,9 +168,7 @@ class Register(Word):
     """A register.
 
     Attributes:
-        offset: bytes from the first register.
         access: `ro`, `wo` or `rw`.
-        reset: value after power-on.
         writable: bits that a write changes; None for the bits of the fields, or for all bits of a
             register without fields or with an operand of its own.
         write: effect of a write: store the bits, clear the bits that are 1, or start a command.
@@ -209,13 +206,7 @@ class Register(Word):
 
 
 class Descriptor(Section):
-    """A job as words in memory; a register gets the address of the words.
-
-    Attributes:
-        register: name of the register.
-        alignment: alignment of the address in bytes.
-        word: the words in order.
-    """
+    """A job as words in memory; a register gets the address of the words."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -253,14 +244,10 @@ class RegisterMap(Section):
     """A register map.
 
     Attributes:
-        name: name of the device.
-        description: description of the device.
-        job: registers with a meaning for a driver.
         descriptor: the job in memory; None for a job in registers.
         mock: C text, by name, of arguments that no register holds unchanged, for the mock.
         systemverilog: folder for the SystemVerilog package, below the backend's folder; empty for
             no package.
-        access: answers to accesses that a driver should not make.
     """
 
     model_config = ConfigDict(protected_namespaces=())
@@ -287,13 +274,12 @@ class RegisterMap(Section):
     @property
     def error(self) -> str:
         """Place of the error, as `REGISTER` or `REGISTER.FIELD`; empty if the map has none."""
-        return self.access.error or (self.job.error if self.job is not None else "")
+        return self.access.error or (self.job.error if self.job else "")
 
     @property
     def clear(self) -> str:
         """Place of the 1 that clears an error; empty if the map has none."""
-        of_job = "" if self.access.error or self.job is None else self.job.stop
-        return self.access.clear or of_job
+        return self.access.clear or (self.job.stop if self.job and not self.access.error else "")
 
     @property
     def words(self) -> list[Word]:
@@ -307,10 +293,13 @@ class RegisterMap(Section):
         """Alignment of the addresses of all buffers, in bytes."""
         return max((each.multiple_of for each in self.buffers()), default=1)
 
-    def buffers(self) -> Iterator[Word]:
-        """Yield the words to which a driver writes addresses of buffers."""
-        words: list[Word] = [*self.registers, *(self.descriptor.word if self.descriptor else [])]
-        yield from (each for each in words if each.elements)
+    @property
+    def _every_word(self) -> list[Word]:
+        return [*self.registers, *(self.descriptor.word if self.descriptor else [])]
+
+    def buffers(self) -> list[Word]:
+        """Return the words to which a driver writes addresses of buffers."""
+        return [each for each in self._every_word if each.elements]
 
     def place(self, text: str) -> tuple[Register, BitField | None]:
         """Return the register and field of `REGISTER` or `REGISTER.FIELD`.
@@ -319,15 +308,8 @@ class RegisterMap(Section):
             KeyError: there is no such register or field.
         """
         name, _, part = text.partition(".")
-        register = next((each for each in self.registers if each.name == name), None)
-        if register is None:
-            raise KeyError(text)
-        if not part:
-            return register, None
-        found = next((each for each in register.field if each.name == part), None)
-        if found is None:
-            raise KeyError(text)
-        return register, found
+        register = {each.name: each for each in self.registers}[name]
+        return register, {each.name: each for each in register.field}[part] if part else None
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -360,8 +342,7 @@ class RegisterMap(Section):
 
     def limited(self) -> Iterator[tuple[Word, BitField | None, Limits]]:
         """Yield each limited word with None, and with each limited field."""
-        words: list[Word] = [*self.registers, *(self.descriptor.word if self.descriptor else [])]
-        for word in words:
+        for word in self._every_word:
             if word.has_limits or word.points_to:
                 yield word, None, word
             yield from ((word, each, each) for each in word.field if each.has_limits)
@@ -392,17 +373,13 @@ class RegisterMap(Section):
             yield from ((f"job.{key}", text) for key, text in self.job.model_dump().items() if text)
         if self.descriptor is not None:
             yield "descriptor.register", self.descriptor.register_name
-        yield from (
-            (f"access.{key}", getattr(self.access, key))
-            for key in ("error", "clear")
-            if getattr(self.access, key)
-        )
+        for key, text in (("error", self.access.error), ("clear", self.access.clear)):
+            if text:
+                yield f"access.{key}", text
         for register in self.registers:
-            yield from (
-                (f"{register.name}.{field.name}", field.present)
-                for field in register.field
-                if field.present
-            )
+            for field in register.field:
+                if field.present:
+                    yield f"{register.name}.{field.name}", field.present
 
 
 def _require_unique(what: str, values: Iterable[str]) -> None:
@@ -413,15 +390,7 @@ def _require_unique(what: str, values: Iterable[str]) -> None:
 
 
 def read_register_map(text: str, where: str) -> RegisterMap:
-    """Read and check a register map.
-
-    Args:
-        text: TOML.
-        where: file, for messages.
-
-    Raises:
-        RegisterMapError: the text is not TOML or not sound; with file and line.
-    """
+    """Read and check a register map."""
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -467,10 +436,6 @@ def _line_of_key(text: str, key: str) -> int | None:
 
 def line_of(text: str, names: Iterable[str]) -> int | None:
     """Return the line number of `name = "NAME"` for the first of several names."""
-    lines = text.splitlines()
-    for name in names:
-        wanted = re.compile(rf"""^\s*name\s*=\s*["']{re.escape(name)}["']""")
-        for number, line in enumerate(lines, start=1):
-            if wanted.match(line):
-                return number
-    return None
+    forms = (re.compile(rf"""\s*name\s*=\s*["']{re.escape(name)}["']""") for name in names)
+    lines = list(enumerate(text.splitlines(), 1))
+    return next((number for form in forms for number, line in lines if form.match(line)), None)

@@ -16,13 +16,8 @@ ACCESS = {"ro": "read only", "wo": "write only", "rw": "read and write"}
 
 
 def register_header(registers: RegisterMap, *, prefix: str, notice: Sequence[str]) -> str:
-    """Return the text of a C header.
-
-    Args:
-        registers: the register map.
-        prefix: prefix of all names, such as `MY_NPU`.
-        notice: sentences on the origin of the header, for the first comment.
-    """
+    """Return the text of a C header: names begin with `prefix`, and the first comment with
+    `notice`."""
     lines = [
         *notice,
         *(["", *textwrap.wrap(registers.description, 75)] if registers.description else []),
@@ -68,17 +63,7 @@ def package_name(name: str) -> str:
 def register_package(
     registers: RegisterMap, *, package: str, notice: Sequence[str], where: str
 ) -> str:
-    """Return the text of a SystemVerilog package, clean under `verilator --lint-only -Wall`.
-
-    Args:
-        registers: the register map.
-        package: name of the package, as `package_name` returns it.
-        notice: sentences on the origin of the package, for the first comment.
-        where: file of the map, for messages.
-
-    Raises:
-        RegisterMapError: two parts of the map would have the same name in the package.
-    """
+    """Return the text of a SystemVerilog package, clean under `verilator --lint-only -Wall`."""
     lines = [*notice, *(["", *_wrapped(registers.description, 0)] if registers.description else [])]
     text = render(
         "registers/package.sv.j2",

@@ -137,7 +137,7 @@ FORMS = {
 
 
 def form_of(name: str) -> DotForm | None:
-    """Return the form of a name of `umakit.machine.cpu.DotProducts`; None for none."""
+    """Return the form of a name of `umakit.cpu.description.DotProducts`; None for none."""
     return FORMS.get(name)
 
 

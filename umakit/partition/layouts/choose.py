@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from umakit import tvm_api
+from umakit.cpu.description import Cpu
 from umakit.errors import UmakitError
-from umakit.machine.cpu import Cpu
 from umakit.machine.planner import prediction_of
 from umakit.operators.offload.constraints import OtherLayout, OtherOperator
 from umakit.operators.offload.pattern import OperatorPattern

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from umakit.machine.kernel_choices import Choice, KernelKey
+from umakit.cpu.kernel_choices import Choice, KernelKey
 from umakit.records.kernels import KernelRecord, Times
 from umakit.tools.cpu_tuning.trials import Built, Figures, Trials
 

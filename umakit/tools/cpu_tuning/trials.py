@@ -17,6 +17,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from umakit.cpu.description import Cpu
+from umakit.cpu.kernel_choices import Choice, Chosen, KernelKey
 from umakit.devices import DEVICES, HOST, Device
 from umakit.devices.cpus import what_lacks
 from umakit.devices.machine_names import processor_name, version_line
@@ -24,8 +26,6 @@ from umakit.devices.run import run_library
 from umakit.devices.unpacked import TimedLibrary, take_turns
 from umakit.errors import InputError
 from umakit.library.options import ExportOptions
-from umakit.machine.cpu import Cpu
-from umakit.machine.kernel_choices import Choice, Chosen, KernelKey
 from umakit.pipeline import Network, export_program, partition_network
 from umakit.records.kernels import Origin
 from umakit.tools.inputs import random_inference

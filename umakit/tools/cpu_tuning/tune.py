@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from umakit.cpu.description import cpu_file, find_cpu
+from umakit.cpu.kernel_choices import KernelKey
 from umakit.errors import RecordsError
 from umakit.files.staging import temporary_folder
 from umakit.library.options import ExportOptions
-from umakit.machine.cpu import cpu_file, find_cpu
-from umakit.machine.kernel_choices import KernelKey
 from umakit.pipeline import Network
 from umakit.records.choices import existing_kernels, keep_kernels
 from umakit.records.kernels import KernelRecord, Origin
@@ -110,7 +110,7 @@ def tune_cpu(
     Choices that a record marks as tried are skipped.
 
     Args:
-        cpu: a name of `umakit.machine.cpu`, or a TOML file.
+        cpu: a name of `umakit.cpu.description`, or a TOML file.
         again: whether recorded choices are tried again.
         done: called with each trial, once its records are written.
         inputs: input files, which must not be overwritten.

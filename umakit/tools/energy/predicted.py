@@ -8,7 +8,7 @@ from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import kit_simulator
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.costs import TileSizes
-from umakit.machine.counts import tiled_counts, wasted_macs
+from umakit.machine.counts import tiled_counts
 from umakit.machine.energy import EventCounts
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
@@ -68,4 +68,4 @@ def _wasted(composite: Composite | None, backend: UMABackend) -> int | None:
     rows, columns = layer.output_size
     dataflow = Dataflow(backend.configuration.array.dataflow)
     sizes = TileSizes(layer, dataflow, rows, columns, layer.output_channels, layer.input_channels)
-    return layer.images * wasted_macs(hardware, sizes)
+    return layer.images * hardware.wasted_macs(sizes)

@@ -19,7 +19,7 @@ from umakit.machine.bounds.inferences import (
 )
 from umakit.machine.bounds.network import Step
 from umakit.machine.clock import run
-from umakit.machine.commands import command_details, commands_without_constants, moved_bytes
+from umakit.machine.commands import command_details, commands_of, moved_bytes
 from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
@@ -277,7 +277,7 @@ def _cycles(program: Program, call: KernelCall, backend: UMABackend, *, keeps: b
         return prediction.cycles
     if ran is None or prediction.cycles != ran.cycles + finish:
         return None
-    commands = commands_without_constants(tiles, planner.machine, planner.driver)
+    commands = commands_of(tiles, planner.machine, planner.driver, with_constants=False)
     return run(commands, planner.machine.machine).cycles + finish
 
 

@@ -13,7 +13,6 @@ from umakit.machine.bounds import CycleBound, Limits, fill_cycles, limits_of
 from umakit.machine.bounds.losses import losses_of
 from umakit.machine.bounds.network import Step, network_bound, spilled_bytes
 from umakit.machine.commands import moved_bytes
-from umakit.machine.hardware import array_bound, array_of, works_of
 from umakit.machine.tiles import AXES, INPUT_CHANNELS
 from umakit.program.program import Program
 from umakit.tools.columns import known_sum
@@ -42,13 +41,10 @@ def tiled_layer(
         memory_bound=prediction.bound.memory,
         spent=None,
     )
-    array = least = None
-    cells = array_of(machine)
-    if machine.other_costs:
+    array = machine.array_bound(layer)
+    least = min((work.busy for work in machine.array_works(layer)), default=None)
+    if array is None:
         unknown["array"] = machine.other_costs
-    elif cells is not None:
-        array = array_bound(cells, layer)
-        least = min(work.busy for work in works_of(cells, layer))
     if run is None or prediction.cycles != run.cycles + finish:
         unknown["losses"] = "the planner predicts cycles in a way of its own"
         return replace(found, array=array, unknown=unknown)

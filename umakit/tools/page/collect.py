@@ -149,7 +149,6 @@ def _accelerator(backend: UMABackend) -> Accelerator:
     array, kind = configuration.array, kit_simulator(backend)
     has_dma = sim.KINDS[kind].has_dma if kind else configuration.has_dma
     width = configuration.dma.bytes_per_cycle if has_dma else None
-    cells = array.rows * array.columns if configuration.has_array else None
     return Accelerator(
         backend.target_name,
         configuration.accelerator.description,
@@ -157,7 +156,7 @@ def _accelerator(backend: UMABackend) -> Accelerator:
         array.columns if configuration.has_array else None,
         width if planner is None else planner.machine.bytes_per_cycle,
         planner is not None,
-        cells if planner is None else planner.machine.macs_per_cycle or None,
+        configuration.cells if planner is None else planner.machine.macs_per_cycle or None,
         _calibrated(planner),
         None if planner is None else Engines.of(planner.described),
     )

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from umakit.machine import TileMachine
+from umakit.machine import Hardware, TileMachine
 from umakit.machine.costs import TENSORS
-from umakit.machine.hardware import array_of
 
 
 def joined(names: Sequence[str]) -> str:
@@ -38,7 +37,7 @@ class Engines:
         Args:
             described: the machine as described by the backend, without measured costs.
         """
-        if array_of(described):
+        if isinstance(described, Hardware):
             return None
         machine = described.machine
         return cls(

@@ -193,9 +193,7 @@ def cells_of(backend: UMABackend) -> int | None:
     """Return a machine's capacity in multiply-accumulates per cycle; None if unknown."""
     if backend.tiling is not None:
         return backend.tiling.machine.macs_per_cycle
-    configuration = backend.configuration
-    array = configuration.array
-    return array.rows * array.columns if configuration.has_array else None
+    return backend.configuration.cells
 
 
 def scratchpad_bytes_of(backend: UMABackend) -> int:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Descriptions of CPUs: the targets of kernel schedules, with the flags of their compilers.
 
-Each description is a TOML file, one of umakit's in `umakit/machine/cpus` or one of the user's.
+Each description is a TOML file, one of umakit's in `umakit/cpu/cpus` or one of the user's.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ class Cpu(BaseModel):
     """A CPU as a target of kernel schedules.
 
     Attributes:
-        name: name for `--cpu`.
-        description: a sentence for people.
         architecture: `x86-64`, `aarch64`, `riscv32`, `riscv64`, `armv6-m`, `armv7-m`, `armv7e-m`,
             `armv8-m`, `armv8.1-m`, or another name; empty for any.
         features: required instruction sets, by their names in Linux' `/proc/cpuinfo`; of
@@ -56,7 +54,6 @@ class Cpu(BaseModel):
         flags: flags of gcc and clang for the CPU.
         macros: macros that the compilers define for these flags; the C checks the macros.
         vector_bytes: width of vector registers in bytes; 0 for none.
-        vector_registers: number of vector registers.
         float_registers: number of registers of one float32 each, if too few for the tiles of sums
             of vector kernels; 0 otherwise.
         cache_bytes: size of the second-level cache, or of the only cache, in bytes; 0 for none.
@@ -167,14 +164,7 @@ def cpu_names() -> tuple[str, ...]:
 
 
 def find_cpu(name: str | os.PathLike[str]) -> Cpu:
-    """Return a CPU by its name, or from a TOML file.
-
-    Args:
-        name: a name of `cpu_names`, `native` for this machine, or the path of a file.
-
-    Raises:
-        InputError: the name is unknown, or the file describes no CPU.
-    """
+    """Return a CPU by its name, or from a TOML file."""
     text = os.fspath(name)
     if text == NATIVE:
         return _native()
@@ -188,7 +178,8 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
             f"there is no CPU {text!r}",
             fix=f"{closest_or_all(text, (*cpu_names(), NATIVE), 'CPUs')}, or name a TOML file",
         )
-    return _read(own or FOLDER / f"{text}.toml", text)
+    bases = {name: FOLDER / f"{name}.toml" for name in cpu_names()}
+    return read_described(own or bases[text], Cpu, bases, "CPU", shown=text)
 
 
 def cpu_file(name: str | os.PathLike[str]) -> Path | None:
@@ -202,11 +193,6 @@ def _native() -> Cpu:
     known = [find_cpu(each) for each in cpu_names()]
     runnable = [cpu for cpu in known if cpu.architecture and not cpu.missing_here()]
     return max(runnable, key=lambda cpu: (cpu.vector_bytes, len(cpu.features)), default=known[0])
-
-
-def _read(path: Path, text: str) -> Cpu:
-    bases = {name: FOLDER / f"{name}.toml" for name in cpu_names()}
-    return read_described(path, Cpu, bases, "CPU", shown=text)
 
 
 OPERATIONS: Mapping[str, str] = {
@@ -279,7 +265,6 @@ class CpuCosts(BaseModel):
     """Costs of the operations of kernels on a CPU.
 
     Attributes:
-        unit: unit of all costs.
         cycles_per_instruction: predicted average cycles of an instruction; None if unknown: cycles
             then cannot be predicted from instructions.
         clock_mhz: clock of the CPU in MHz; None if unknown.
@@ -308,12 +293,8 @@ class CpuCosts(BaseModel):
         return operations
 
     def of(self, executed: Mapping[str, float] | None) -> CpuPrediction:
-        """Return the predicted cost of a kernel.
-
-        Args:
-            executed: number of executions of each operation, from
-                `umakit.lower.executed.executed_operations`; None if unknown.
-        """
+        """Return the predicted cost of a kernel from the number of executions of each operation, of
+        `umakit.lower.executed`; None if unknown."""
         costs = {**self.operations, **{FUNCTION + name: c for name, c in self.functions.items()}}
         if executed is None or any(name not in costs for name in executed):
             return UNPREDICTED
@@ -330,12 +311,7 @@ class CpuCosts(BaseModel):
 
 @dataclass(frozen=True)
 class CpuPrediction:
-    """The predicted cost of a kernel on a CPU.
-
-    Attributes:
-        instructions: executed instructions; None if unknown.
-        cycles: cycles of the CPU's clock; None if unknown.
-    """
+    """The predicted cost of a kernel on a CPU."""
 
     instructions: int | None
     cycles: int | None

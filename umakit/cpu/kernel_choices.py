@@ -23,15 +23,11 @@ class KernelKey:
 
     Attributes:
         operator: `conv2d`, `depthwise conv2d` or `matmul`.
-        dtype: dtype of the data.
-        data: shape of the data without padding.
         weights: shape of the weights: [KH, KW, I, O] of float32, [O, KH, KW, I] of integers,
             [I, O] of a matrix product.
-        result: shape of the result.
         padding: rows and columns of padding around the data.
         strides: strides of rows and columns; (1, 1) for a matrix product.
         dilation: dilation of rows and columns; (1, 1) for a matrix product.
-        groups: groups of a convolution.
         follows: fused elementwise operators, by their names in TVM.
     """
 
@@ -96,8 +92,6 @@ class Chosen:
     """The choice for a kernel.
 
     Attributes:
-        key: key of the kernel.
-        choice: the choice taken.
         candidates: all possible choices, the rule's own choice first.
     """
 
@@ -113,7 +107,6 @@ class KernelChoices:
     Attributes:
         given: choices that replace the rules' choices.
         made: choices taken, by key.
-        kernels: keys by the name of the kernel.
     """
 
     given: Mapping[KernelKey, Choice] = field(default_factory=dict)
@@ -140,12 +133,8 @@ class KernelChoices:
         return [key for key, chosen in self.made.items() if chosen.choice != chosen.candidates[0]]
 
     def note_kernel(self, name: str, text: object) -> None:
-        """Note the key of a kernel.
-
-        Args:
-            name: name of the kernel.
-            text: value of the attribute `KEY`; None for a kernel without a choice.
-        """
+        """Note the key of a kernel: the value of its attribute `KEY`, None for a kernel without a
+        choice."""
         key = next((key for key in self.made if key.text == str(text)), None)
         if text is not None and key is not None:
             self.kernels[name] = key
@@ -168,7 +157,6 @@ def choose(key: KernelKey, candidates: Sequence[Choice]) -> Choice:
     """Return the choice for a kernel: the given one, else the rule's own.
 
     Args:
-        key: properties that determine the kernel's speed.
         candidates: at least one choice, the rule's own first. A given choice that is no candidate
             is not taken; `KernelChoices.refused` lists its key.
     """

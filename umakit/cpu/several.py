@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from umakit.cpu.description import GENERIC, Cpu, find_cpu
 from umakit.errors import InputError
-from umakit.machine.cpu import GENERIC, Cpu, find_cpu
 
 FORCING = "UMAKIT_CPU_"
 """Start of the macro that chooses a CPU whatever the compiler's macros are."""
@@ -20,7 +20,6 @@ class CpuChoice:
     """A CPU of an export for several CPUs.
 
     Attributes:
-        cpu: the CPU.
         suffix: ending of the names of the CPU's files.
     """
 
@@ -47,9 +46,6 @@ def choices_of(cpus: Sequence[Cpu]) -> list[CpuChoice]:
     """Return CPUs in the order in which the preprocessor tests their macros, `generic` last.
 
     Wider vectors come first, then more macros, then the order of the command line.
-
-    Raises:
-        InputError: a CPU is named twice, or macros do not tell it from another CPU.
     """
     for number, cpu in enumerate(cpus):
         if any(other.name == cpu.name for other in cpus[:number]):
@@ -84,11 +80,7 @@ def c_suffix(cpu: Cpu) -> str:
 
 
 def find_cpus(text: str) -> list[Cpu]:
-    """Return the CPUs of an export in the order in which `--cpu` names them.
-
-    Raises:
-        InputError: a CPU is unknown, a file describes no CPU, or macros cannot tell two CPUs apart.
-    """
+    """Return the CPUs of an export in the order in which `--cpu` names them."""
     cpus = [find_cpu(each) for each in cpu_texts(text)]
     if len(cpus) > 1:
         choices_of(cpus)
