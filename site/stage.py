@@ -236,8 +236,9 @@ def main(arguments: list[str]) -> int:
         file = place / "docs" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    for picture in (ROOT / "docs").glob("*.svg"):
-        shutil.copy(picture, place / "docs")
+    for picture in (ROOT / "docs").iterdir():
+        if picture.suffix in (".svg", ".png"):
+            shutil.copy(picture, place / "docs")
     shutil.copy(ROOT / "site/conf.py", place / "docs")
     return 0
 
