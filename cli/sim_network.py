@@ -126,15 +126,13 @@ def _one(
     as_json: bool,
 ) -> int:
     from umakit.tools.energy.columns import missing_text
-    from umakit.tools.sweeps import machine_with, predict_network
     from umakit.tools.sweeps.columns import network_table
-    from umakit.tools.sweeps.points import network_of
+    from umakit.tools.sweeps.points import network_of, predict_with
     from umakit.tools.sweeps.predict import without_cost_model
 
     tell("importing the network")
     network = network_of(source)
-    with machine_with(backend.folder, settings) as machine:
-        predicted = predict_network(network, machine, source.options, tell, inferences)
+    predicted = predict_with(source, network, settings, tell, inferences)
     missing = without_cost_model(backend)
     say_notices(predicted.notices, as_json)
     if as_json:

@@ -245,6 +245,21 @@ def test_each_command_warns_and_json_says_so_too(
         assert unused["backend"] == STRAWBERRY and unused["fix"].startswith("try the network")
 
 
+def test_a_prediction_names_a_file_that_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Predictions run on a copy of the backend, which is deleted."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--kind", "tiles", "--operators", "depthwise"]
+    assert run_command(["new", "my_npu", *words]) == 0
+    capsys.readouterr()
+    assert run_command(["sim", INT8, "-b", "./my_npu", "--rounding", "tflm", "--json"]) == 0
+    printed = capsys.readouterr().err
+    places = re.findall(r"\(([^()]+\.(?:py|toml))(?::\d+)?\)", printed)
+    assert places and all(Path(place).is_file() for place in places), printed
+    assert "umakit-sweep-" not in printed
+
+
 def test_cosim_says_why_the_design_has_no_layer(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["cosim", FLOAT, "-b", STRAWBERRY]) == 2
     error = capsys.readouterr().err

@@ -90,6 +90,13 @@ def _renamed(text: str, copy: Path, folder: Path) -> str:
     return LINE.sub(r"\1", PACKAGE.sub(r"\1", text))
 
 
+def in_folder(text: str, copy: Path, folder: Path) -> str:
+    """Return a text with the files of a backend's folder in place of those of its copy."""
+    for path in dict.fromkeys((str(copy), short_path(copy))):
+        text = text.replace(f"{path}{os.sep}", f"{short_path(folder)}{os.sep}")
+    return LINE.sub(r"\1", text)
+
+
 def _forget(copy: Path) -> None:
     for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)

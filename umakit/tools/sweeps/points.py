@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,7 +42,7 @@ from umakit.pipeline import (
 )
 from umakit.tools.columns import known_sum, view
 from umakit.tools.inputs import random_inference
-from umakit.tools.sweeps.machines import backend_digest, machine_with
+from umakit.tools.sweeps.machines import backend_digest, in_folder, machine_with
 from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
 from umakit.tools.sweeps.settings import Settings, Value
 from umakit.version import __version__
@@ -245,6 +245,24 @@ class SimulatedMachine:
     is_final: bool = True
 
 
+def predict_with(
+    source: Source,
+    network: Network,
+    settings: Settings,
+    tell: Callable[[str], None] = lambda stage: None,
+    inferences: int | None = None,
+) -> PredictedNetwork:
+    """Predict a network on a copy of a backend with other settings.
+
+    Notices name the files of the backend's own folder, since the copy is deleted.
+    """
+    folder = Path(source.folder)
+    with machine_with(folder, settings) as backend:
+        found = predict_network(network, backend, source.options, tell, inferences)
+        copy = (backend.configuration.path or folder).parent
+        return replace(found, notices=tuple(in_folder(t, copy, folder) for t in found.notices))
+
+
 def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
     """Predict a network on a copy of a backend with other settings.
 
@@ -257,8 +275,7 @@ def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
     source.check()
     network = network_of(source)
     try:
-        with machine_with(Path(source.folder), settings) as backend:
-            return PredictedMachine.of(settings, predict_network(network, backend, source.options))
+        return PredictedMachine.of(settings, predict_with(source, network, settings))
     except REFUSALS as error:
         _raise_what_workers_lack(error)
         return PredictedMachine(dict(settings), refused=_reason(error))
