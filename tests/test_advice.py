@@ -426,7 +426,7 @@ def test_registers_that_are_configured_as_told_are_read(tmp_path: Path) -> None:
 
 ROOMS = ("tools/doctor", "tools/calibration", "testing/check", "testing/registers",
          "testing/programs")  # fmt: skip
-NAMES = {"mend", "fix", "hint", "more", "ALIKE", "MISTAKE", "STOPPED", "NOT_A_COST"}
+NAMES = {"mend", "fix", "hint", "more", "ALIKE", "MISTAKE", "STOPPED", "NOT_A_COST", "WRITE_IT"}
 """Variables, arguments and constants that hold advice."""
 
 CALLS = {"refused": 2, "_failure": 2}
@@ -641,6 +641,10 @@ TOLD = (
     "the time ended before this was as simple",
     "--jobs 1 shows what it prints",
     "the same --seed shows it again",
+    "alone it is right: do both define or change the same?",
+    "{} is right in what was compared",
+    "{} computes",
+    "incomplete: nothing is wrong in what ran",
     "look for what the driver or the device keeps",
     "name the file that defines it in files",
 )

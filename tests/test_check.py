@@ -182,7 +182,7 @@ def test_a_printed_case_says_what_its_numbers_mean(capsys: pytest.CaptureFixture
     report = CheckReport("my_npu", 0, {"qdense": Counts(9, 8, 1, 5, not_examined=2)})
     case = read_case("qdense outputs=2 scales=0 seed=1")
     report.failures = [Failure("qdense", "is wrong", case, "look here", layers=3)]
-    check_command._print(report, "my_npu", has_wave=False, values=False)
+    check_command._print(report, "my_npu", None, values=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["operator", "drawn", "ran", "refused", "failed", "not", "examined"]
     assert lines[3:] == [

@@ -36,7 +36,6 @@ from umakit.devices import verilator
 from umakit.devices.designs import design_of, wiring
 from umakit.devices.waveforms import cycles_of
 from umakit.errors import BuildError
-from umakit.files import processes
 from umakit.tools.cosim import COMPILING, CosimDifference, cosim_model, wave_cycles
 from umakit.tools.cosim.layers import layers_of
 
@@ -574,18 +573,6 @@ def test_mistakes_of_the_call(
     code, _, err = uma("cosim", NETWORK, "-b", there / "tiny_npu", "-o", tmp_path / "out", *options)
     assert sentence in err
     assert code == 2
-
-
-def test_a_run_beyond_the_time_limit_says_what_to_do(
-    there: Path, tmp_path: Path, uma: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The program takes milliseconds; a look at once finds a second."""
-    monkeypatch.setattr(processes, "usage_of", lambda session: processes.Usage((session,), 1.0))
-    monkeypatch.setattr(processes, "LEAST_LOOK", 0.0)
-    command = ["cosim", NETWORK, "-b", there / "tiny_npu", "-o", tmp_path / "out"]
-    code, _, err = uma(*command, "--timeout", "0.001")
-    assert "did not end within 0.001 s of processor time; give it more time with --timeout" in err
-    assert code == 1
 
 
 def test_files_of_others_are_kept(there: Path, tmp_path: Path, uma: Said) -> None:

@@ -170,6 +170,15 @@ def test_a_design_that_never_answers_has_a_sentence_and_a_waveform(
     assert f"Wrote {wave}: waveform of tiny_npu, cycles 0 to" in err
 
 
+def test_a_comparison_beyond_the_time_limit_says_what_to_do(tmp_path: Path, uma: Said) -> None:
+    """The design never answers, so that the run cannot end before its first millisecond."""
+    backend = write_backend(tmp_path, {DESIGN: HANGS[DESIGN]})
+    words = ["cosim", NETWORK, "-b", backend, "-o", tmp_path / "out", "--timeout", "0.001"]
+    code, _, err = uma(*words)
+    assert "did not end within 0.001 s of processor time; give it more time with --timeout" in err
+    assert code == 1
+
+
 def test_a_varied_program_has_a_waveform(tmp_path: Path, uma: Said) -> None:
     """Also where the interrupt is still raised at its end, which ends all waits at once.
 
