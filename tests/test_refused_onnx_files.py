@@ -247,8 +247,31 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
         "contradicts the specification of ONNX: Attribute strides has incorrect size",
         node("MaxPool <kernel_shape = [1, 1], strides = [1]> (x)", "float[1, 1, 3, 3]"),
     ),
+    "a reflection of more than there is": (
+        "has the pads 0 and 6 at axis 1 of size 6, which mode reflect cannot fill",
+        node('Pad <mode = "reflect"> (x, p)', constants="int64[4] p = {0, 0, 0, 6}"),
+    ),
+    "a crop of everything": (
+        "has the pads -2 and 1 at axis 0 of size 2, which mode edge cannot fill",
+        node('Pad <mode = "edge"> (x, p)', constants="int64[4] p = {-2, 0, 1, 0}"),
+    ),
+    "weights of other channels": (
+        "has an input of 5 channels, weights of .4, 2, 1, 1. and group=2, which do not fit",
+        node("Conv <group = 2> (x, w)", "float[1, 5, 3, 3]",
+             constants="float[4, 2, 1, 1] w = {1, 1, 1, 1, 1, 1, 1, 1}"),
+    ),
+    "LayerNormalization of other scales": (
+        "has an input 1 of shape .5., which does not fit its input of shape .2, 6.",
+        node("LayerNormalization (x, s)", constants="float[5] s = {1, 1, 1, 1, 1}"),
+    ),
+    "a zero point of another type": (
+        "has a zero point of type uint8, but an input of type int8",
+        node("DequantizeLinear (x, s, z)", "int8[2, 6]",
+             constants="float s = {1}, uint8 z = {200}"),
+    ),
     "shapes that do not fit": (
-        "operator MatMul of node 'n' contradicts the specification of ONNX: Incompatible",
+        "operator MatMul of node 'n' contradicts the specification of ONNX with the inputs "
+        "float32.2, 6., float32.2, 2.: Incompatible",
         node("MatMul (x, w)", constants="float[2, 2] w = {1, 1, 1, 1}"),
     ),
     "an axis without a dimension": (
@@ -435,3 +458,14 @@ def test_reports_and_roundings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="are defined with the rounding tflm, not ort") as caught:
         import_model(network, rounding="ort")
     assert faults_of(caught.value, network) == []
+
+
+def test_the_first_of_several_nodes_that_contradict_onnx_is_named(tmp_path: Path) -> None:
+    """Those behind it lack its result."""
+    path = tmp_path / "network.onnx"
+    ones = ", ".join("1" * 20)
+    body = f"""g (float[2, 6] x) => (float[2, 4] y) <float[5, 4] w = {{{ones}}}>
+        {{ a = MatMul (x, w) b = Relu (a) y = Add (b, b) }}"""
+    onnx.save(model(body), path)
+    with pytest.raises(ModelError, match=r"operator MatMul of .*float32\[2, 6\], float32\[5, 4\]"):
+        import_model(path)

@@ -122,7 +122,7 @@ COUNTS_FROM_THE_END = ("index_put", "index_tensor", "scatter_elements")
 
 
 def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
-    """Refuse constant indices that are out of range.
+    """Refuse constant indices that are out of range, and reflections of more than there is.
 
     Call this before constants are folded: TVM would read outside of the tensor.
     """
@@ -131,6 +131,8 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
         if not isinstance(call, Call):
             continue
         operator = tvm_api.operator_name(call)
+        if operator == "nn.pad" and str(call.attrs.pad_mode) == "reflect":
+            _check_reflection(call, str(binding.var.name), where)
         for indices, axis, size in _constant_indices(operator, call):
             least = -size if operator in COUNTS_FROM_THE_END else 0
             outside = indices[(indices < least) | (indices >= size)]
@@ -143,6 +145,19 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
                     where=where,
                     fix="mend the constant indices in the model",
                 )
+
+
+def _check_reflection(call: Call, variable: str, where: str) -> None:
+    widths = np.reshape([int(width) for width in call.attrs.pad_width], (-1, 2))
+    shape = tvm_api.static_shape(call.args[0]) or ()
+    for axis, (size, most) in enumerate(zip(shape, widths.max(axis=1), strict=False)):
+        if most >= size:
+            raise ModelError(
+                f"operator nn.pad of node {tvm_api.name_of(call) or variable!r} reflects {most} "
+                f"elements at axis {axis} of size {size}",
+                where=where,
+                fix=f"pad by at most {size - 1}",
+            )
 
 
 def _constant_indices(operator: str, call: Call) -> Iterator[tuple[Array, int, int]]:

@@ -117,7 +117,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
                 raise
             except Exception as error:
                 refusal = (
-                    contradiction(self._fault, str(self._path))
+                    contradiction(self._fault, str(self._path), self._inputs_of(node))
                     if f"op_type:{node.op_type}, node name: {node.name})" in self._fault
                     else not_supported(node, self._inputs_of(node), self.opset, str(self._path))
                 )
@@ -313,7 +313,9 @@ def check_parameters(node: Node) -> None:
     elif kind in PER_CHANNEL and shape is not None and len(shape) > 1:
         for position in PER_CHANNEL[kind]:
             _check_count(node, position, shape[1])
-    elif kind in ("QuantizeLinear", "DequantizeLinear") and shape is not None:
+    elif kind == "LayerNormalization" and shape is not None:
+        _check_normalization(node, shape)
+    elif kind in QUANTIZING and shape is not None:
         _check_scales(node, shape)
 
 
@@ -344,8 +346,32 @@ def _check_window(node: Node) -> None:
     window = list(node.attribute("kernel_shape") or weights[2:])
     if window != list(weights[2:]):
         raise node.refuse(f"has kernel_shape={window}, but weights of {list(weights)}", FIX)
-    grouped = node.proto.op_type == "ConvTranspose"
+    grouped, shape = node.proto.op_type == "ConvTranspose", node.static_shape(0)
+    groups = int(node.attribute("group", 1))
+    channels = weights[0] if grouped else weights[1] * groups
+    if shape is not None and (shape[1] != channels or weights[0] % max(groups, 1)):
+        raise node.refuse(
+            f"has an input of {shape[1]} channels, weights of {list(weights)} and group={groups}, "
+            "which do not fit",
+            FIX,
+        )
     _check_count(node, 2, weights[1] * node.attribute("group", 1) if grouped else weights[0])
+
+
+def _check_normalization(node: Node, shape: tuple[int, ...]) -> None:
+    for position in (1, 2):
+        given = node.static_shape(position)
+        if given is None:
+            continue
+        padded = (*[1] * (len(shape) - len(given)), *given)
+        if len(padded) > len(shape) or any(
+            one not in (1, size) for one, size in zip(padded, shape, strict=False)
+        ):
+            raise node.refuse(
+                f"has an input {position} of shape {list(given)}, which does not fit its input of "
+                f"shape {list(shape)}",
+                FIX,
+            )
 
 
 def _check_count(node: Node, position: int, count: int) -> None:
@@ -358,6 +384,10 @@ def _check_count(node: Node, position: int, count: int) -> None:
 
 def _check_scales(node: Node, shape: tuple[int, ...]) -> None:
     scales, zeros = node.static_shape(1), node.static_shape(2)
+    if node.proto.op_type == "DequantizeLinear" and node.dtype(2) not in ("", node.dtype(0)):
+        raise node.refuse(
+            f"has a zero point of type {node.dtype(2)}, but an input of type {node.dtype(0)}", FIX
+        )
     if scales is None or len(scales) != 1 or scales == (1,):
         return
     axis = int(node.attribute("axis", 1))

@@ -65,18 +65,28 @@ def not_supported(
     )
 
 
-def contradiction(fault: str, file: str) -> ModelError:
+NO_RESULT, NESTED = (
+    "expected to have type but instead is null",
+    re.compile(r"op_type:(If|Loop|Scan)\b"),
+)
+
+
+def contradiction(fault: str, file: str, inputs: Sequence[Any | None] = ()) -> ModelError:
     """Return the refusal of a model for which ONNX's strict inference fails.
 
     Args:
         fault: message of the inference, which names an operator and its node.
         file: path of the model.
+        inputs: Relax expressions of the first node that fails, if it could not be converted.
     """
     found = re.findall(r"op_type:(\w+)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)", fault)
-    kind, node, what = found[-1] if found else ("", "", fault)
+    # Nodes behind the first one lack its result; an operator with branches is named before theirs.
+    own = [each for each in found if NO_RESULT not in each[2]]
+    kind, node, what = own[-1 if NESTED.search(fault) else 0] if own else ("", "", fault)
+    shown = [described(expression) for expression in inputs if expression is not None]
     subject = f"operator {kind} of node {node!r}" if kind else "the graph"
     return ModelError(
-        f"{subject} contradicts the specification of ONNX: {what}",
+        f"{subject} contradicts the specification of ONNX{_listed('inputs', shown)}: {what}",
         where=file,
         fix="correct this attribute or shape, or export the model again",
     )

@@ -82,9 +82,13 @@ def split(node: Node) -> None:
 
 @converts("Pad", "mode pads value", only={"paddings": (ABSENT,)})
 def pad(node: Node) -> Any | None:
-    """Pad of a dequantized tensor as one operator. TVM's importer would make a TIR kernel."""
-    is_constant = node.attribute("mode", "constant") == "constant"
-    if node.proto.input[0] not in node.dequantized or not is_constant:
+    """Pad of a dequantized tensor as one operator, and of what is left of a cropped one.
+
+    TVM's importer would make a TIR kernel of the former, and does not crop before it pads.
+    """
+    if node.attribute("mode", "constant") != "constant":
+        return _continued(node)
+    if node.proto.input[0] not in node.dequantized:
         return None
     arrays = [node.constant(n) for n in range(1, len(node.inputs)) if node.input(n) is not None]
     if not 1 <= len(arrays) <= 2 or any(array is None for array in arrays):
@@ -97,6 +101,38 @@ def pad(node: Node) -> Any | None:
     return relax.op.nn.pad(node.inputs[0], widths, pad_value=value)
 
 
+def _continued(node: Node) -> Any | None:
+    """Return a Pad that repeats or reflects the input and crops an axis; None for other ones.
+
+    Raises:
+        ModelError: nothing is left of an axis, or too little to be reflected.
+    """
+    shape, mode = node.static_shape(0), str(node.attribute("mode"))
+    given = node.attribute("pads") if node.opset < PADS_ARE_AN_INPUT_SINCE else node.constant(1)
+    axes = node.constant(3)
+    if shape is None or given is None or (axes is None and node.input(3) is not None):
+        return None
+    places = range(len(shape)) if axes is None else [int(axis) % len(shape) for axis in axes]
+    result, cropped = node.inputs[0], False
+    for axis, before, after in zip(places, *np.reshape(given, (2, -1)).tolist(), strict=True):
+        left = shape[axis] + min(before, 0) + min(after, 0)
+        most = max(before, after)
+        if left < 1 or (mode == "reflect" and most >= left):
+            raise node.refuse(
+                f"has the pads {before} and {after} at axis {axis} of size {shape[axis]}, which "
+                f"mode {mode} cannot fill",
+                f"pad by at most {left - 1}" if left > 0 else "crop less",
+            )
+        cropped |= min(before, after) < 0
+        begin = max(-before, 0)
+        widths = (max(before, 0), max(after, 0))
+        table = np.pad(np.arange(begin, begin + left), widths, mode=mode)  # type: ignore[call-overload]
+        if before or after:
+            result = node.emit(relax.op.take(result, relax.const(table, "int64"), axis))
+    return result if cropped else None
+
+
+PADS_ARE_AN_INPUT_SINCE = 11
 INPUTS_SINCE = 10
 """First opset with the bounds as inputs instead of attributes."""
 
