@@ -328,3 +328,20 @@ def test_means_of_integers_are_refused_and_computed_in_float(
     (found,) = run_library(library.path, {"x": data[None]}).outputs.values()
     assert found.dtype == dtype
     np.testing.assert_array_equal(found[0], np.round(data.mean((2, 3), keepdims=True)))
+
+
+@pytest.mark.parametrize(("width", "size"), [(3, 4), (4, 4), (9, 4), (1, 1)])
+def test_reflections_of_more_than_there_is_are_refused(width: int, size: int) -> None:
+    """TVM's kernel would read outside of the tensor."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", tvm_api.tensor_type((1, size), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit(op.nn.pad(x, [0, 0, width, 0], pad_mode="reflect"))
+            result = builder.emit_output(result)
+        builder.emit_func_output(result)
+    if width < size:
+        umakit.import_model(builder.get())
+        return
+    with pytest.raises(ModelError, match=f"reflects {width} elements at axis 1 of size {size}"):
+        umakit.import_model(builder.get())
