@@ -120,5 +120,5 @@ def test_only_named_files_ask_what_the_machine_is() -> None:
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
     found = {name for name, text in texts.items() if ASKED.search(text)}
-    assert len(texts) > 1000
+    assert len(texts) > 900
     assert (sorted(found - ALLOWED.keys()), sorted(ALLOWED.keys() - found)) == ([], [])
