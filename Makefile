@@ -131,9 +131,11 @@ soak-onnx: install-test
 	  $(BIN)/python tests/onnx_node_tests.py --cpu $$cpu -j $(JOBS) || exit 1; \
 	done
 
-# Every operator of ONNX, TensorFlow Lite, Relax and PyTorch with every dtype, under sanitizers.
+# Every operator of ONNX, TensorFlow Lite, Relax and PyTorch with every dtype, under sanitizers; then
+# node tests of ONNX with one integer changed.
 soak-dtypes: install-test
 	$(BIN)/python tests/dtype_sweep.py -j $(JOBS)
+	$(BIN)/python tests/limit_sweep.py --seconds $$(($(SOAK_MINUTES) * 60)) --seed $$$$
 
 # Damaged files by random seeds, which are printed.
 MUTATED := onnx tflite relax npz accel metadata torch
