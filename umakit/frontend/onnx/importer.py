@@ -384,7 +384,8 @@ def _check_count(node: Node, position: int, count: int) -> None:
 
 def _check_scales(node: Node, shape: tuple[int, ...]) -> None:
     scales, zeros = node.static_shape(1), node.static_shape(2)
-    if node.proto.op_type == "DequantizeLinear" and node.dtype(2) not in ("", node.dtype(0)):
+    integers = {dtype for dtype in (node.dtype(0), node.dtype(2)) if "int" in dtype}
+    if node.proto.op_type == "DequantizeLinear" and len(integers) > 1:
         raise node.refuse(
             f"has a zero point of type {node.dtype(2)}, but an input of type {node.dtype(0)}", FIX
         )
