@@ -278,6 +278,11 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
         "with the inputs float32.2, 6., int64..; replace it in the model",
         node("Unsqueeze (x, a)", constants="int64 a = {0}"),
     ),
+    "a step of 62 bits": (
+        "has the step 4611686018427387904, for which no tensor is large enough",
+        node("Slice (x, s, e, a, t)", constants="int64[1] s = {-2}, int64[1] e = {6}, "
+             "int64[1] a = {0}, int64[1] t = {4611686018427387904}"),
+    ),
     "a constant of text": (
         "holds no tensor of numbers", node('Constant <value_string = "a"> ()')
     ),
@@ -308,6 +313,14 @@ ABS = "g (float[N, 2] x) => (float[N, 2] y) { y = Abs (x) }"
 NOT_UTF8 = model(ABS).SerializeToString().replace(b"Abs", b"A\xffs")
 
 FILES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "more indices than elements": (
+        "node 'n' has indices of shape .3, 2., which data of shape .2, 6. lack",
+        node("GatherElements <axis = 1> (x, i)", more=", int64[3, 2] i"), {},
+    ),
+    "batches of indices that data lack": (
+        "node 'n' has indices of shape .3, 1., which data of shape .2, 6. lack",
+        node("GatherND <batch_dims = 1> (x, i)", more=", int64[3, 1] i"), {},
+    ),
     "a newer opset": (
         "is written for opset 1099511627776 of ONNX; known are 1 to", model(ABS, 2**40), {}
     ),

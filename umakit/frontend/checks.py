@@ -122,7 +122,8 @@ COUNTS_FROM_THE_END = ("index_put", "index_tensor", "scatter_elements")
 
 
 def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
-    """Refuse constant indices that are out of range, and reflections of more than there is.
+    """Refuse constant indices that are out of range, more indices than there are elements along
+    another axis or in a batch, and reflections of more than there is.
 
     Call this before constants are folded: TVM would read outside of the tensor.
     """
@@ -133,6 +134,8 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
         operator = tvm_api.operator_name(call)
         if operator == "nn.pad" and str(call.attrs.pad_mode) == "reflect":
             _check_reflection(call, str(binding.var.name), where)
+        if operator in ("gather_elements", "scatter_elements", "gather_nd"):
+            _check_shape_of_indices(operator, call, str(binding.var.name), where)
         for indices, axis, size in _constant_indices(operator, call):
             least = -size if operator in COUNTS_FROM_THE_END else 0
             outside = indices[(indices < least) | (indices >= size)]
@@ -145,6 +148,29 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
                     where=where,
                     fix="mend the constant indices in the model",
                 )
+
+
+def _check_shape_of_indices(operator: str, call: Call, variable: str, where: str) -> None:
+    shape, indices = (tvm_api.static_shape(each) for each in call.args[:2])
+    if shape is None or indices is None:
+        return
+    if operator == "gather_nd":
+        batch = int(call.attrs.batch_dims)
+        fits = indices[:batch] == shape[:batch]
+    else:
+        axis = int(call.attrs.axis) % len(shape)
+        fits = len(shape) == len(indices) and all(
+            one <= size
+            for place, (one, size) in enumerate(zip(indices, shape, strict=True))
+            if place != axis
+        )
+    if not fits:
+        raise ModelError(
+            f"operator {operator} of node {tvm_api.name_of(call) or variable!r} has indices of "
+            f"shape {list(indices)}, which data of shape {list(shape)} lack",
+            where=where,
+            fix="give the indices at most the sizes of the data along all other axes and batches",
+        )
 
 
 def _check_reflection(call: Call, variable: str, where: str) -> None:

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
+import onnx.numpy_helper
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.operators import CONVERTER_DECISIONS
 from umakit.frontend.onnx.refusals import schema_of
 from umakit.frontend.onnx.registry import ABSENT, FLOAT8, STASH, Decision, opset_of
+from umakit.frontend.onnx.rewriting import constant_tensors
 
 EVERYWHERE = {"consumed_inputs": "which inputs may be overwritten; the memory plan decides that"}
 """Attributes that all operators of the first opset have, and why they are ignored."""
@@ -111,6 +113,9 @@ NOT_TAKEN: Mapping[str, str] = {
 """Operators that TVM's importer has a converter for and this one does not take, and why."""
 
 
+MOST_STEP = 2**30
+
+
 def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
     """Write out the defaults of every node's opset, and apply the refusals of `DECISIONS`.
 
@@ -124,6 +129,23 @@ def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
             if name not in given and attribute.default_value.name:
                 node.attribute.append(attribute.default_value)
         _check_attributes(node, str(path))
+        if node.op_type == "Slice" and len(node.input) > 4:
+            _check_steps(proto.graph, node, str(path))
+
+
+def _check_steps(graph: onnx.GraphProto, node: onnx.NodeProto, where: str) -> None:
+    """Refuse constant steps of a Slice that the inference of the package onnx adds up beyond the
+    range of its integers, without an end."""
+    tensor = constant_tensors(graph).get(node.input[4])
+    steps = [] if tensor is None else onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
+    wide = [step for step in steps if abs(step) > MOST_STEP]
+    if wide:
+        raise ModelError(
+            f"operator Slice of node {node.name!r} has the step {wide[0]}, for which no tensor is "
+            "large enough",
+            where=where,
+            fix=f"give steps of at most {MOST_STEP}",
+        )
 
 
 def _check_attributes(node: onnx.NodeProto, where: str) -> None:

@@ -156,15 +156,18 @@ def sliced(node: Node) -> Any | None:
             f"has starts={list(starts)}, ends={list(ends)}, axes={list(axes)}, "
             f"steps={list(steps)} for {len(shape)} dimensions"
         )
-    begins, stops = [], []
+    begins, stops, strides = [], [], []
     for start, end, axis, step in zip(starts, ends, places, steps, strict=True):
         taken = _taken(start, end, step, shape[axis])
         if not taken:
             raise node.refuse(f"takes no elements of an input of shape {list(shape)}")
+        if len(taken) == 1:  # TVM would add up a step as large as any number
+            taken = range(taken.start, taken.start + 1)
         begins.append(taken.start)
         # A place before the first element would count from the end.
         stops.append(taken.stop if taken.stop >= 0 else -shape[axis] - 1)
-    return relax.op.strided_slice(node.inputs[0], places, begins, stops, list(steps))
+        strides.append(taken.step)
+    return relax.op.strided_slice(node.inputs[0], places, begins, stops, strides)
 
 
 def _taken(start: int, end: int, step: int, size: int) -> range:
