@@ -142,7 +142,8 @@ def test_what_onnx_runtime_refuses_is_not_taken(
             if counts[kind] == MOST_MUTANTS:
                 break
             counts[kind] += 1
-            taken, refused = is_taken(mutant, path), refused_by_runtime(mutant, given)
+            taken = is_taken(mutant, path)
+            refused = taken and refused_by_runtime(mutant, given)  # some end ONNX Runtime's process
             counts["taken" if taken else "refused"] += 1
             if taken and refused and (kind, what) not in TAKEN:
                 wrong.append(f"{name}: {what}")
