@@ -21,6 +21,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ import onnx
 import onnx_sweep
 from dtype_sweep import COLUMNS, Case, Network, check
 from onnx import numpy_helper
-from onnx_node_tests import as_child, collected, isolated, with_constants
+from onnx_node_tests import as_child, isolated
+from test_onnx_invalid import models
 
 
 def places_of(model: onnx.ModelProto) -> list[tuple[Any, int]]:
@@ -91,22 +93,14 @@ def network_of(model: onnx.ModelProto, first: Any) -> Network | None:
 
 def cases(pattern: str, seed: int) -> Iterator[tuple[int, Case]]:
     """Mutants of drawn node tests, without end."""
-    tests = [
-        (case.model.graph.node[0].op_type, model, case.data_sets[0][0][0])
-        for case in collected()
-        if len(case.model.graph.node) == 1
-        and case.data_sets
-        and case.data_sets[0][0]
-        and isinstance(case.data_sets[0][0][0], np.ndarray)
-        and case.data_sets[0][0][0].dtype.kind in "fiub"
-        and re.search(pattern, case.model.graph.node[0].op_type)
-        and (model := with_constants(case.model, case.data_sets[0][0]) or case.model)
-        and len(model.graph.input) == 1
-        and all(v.type.WhichOneof("value") == "tensor_type" for v in model.graph.output)
-    ]
     by_operator: dict[str, list[Any]] = {}
-    for operator, *rest in tests:
-        by_operator.setdefault(operator, []).append(rest)
+    for _, model, given, _ in models(1):
+        operator, values = model.graph.node[0].op_type, list(given.values())
+        kinds = {value.type.WhichOneof("value") for value in model.graph.output}
+        if len(values) != 1 or kinds != {"tensor_type"} or not re.search(pattern, operator):
+            continue
+        if np.asarray(values[0]).dtype.kind in "fiub":
+            by_operator.setdefault(operator, []).append((model, values[0]))
     number = 0
     while by_operator:
         chance = random.Random(f"{seed}:{number}")
@@ -114,10 +108,8 @@ def cases(pattern: str, seed: int) -> Iterator[tuple[int, Case]]:
         model, first = chance.choice(by_operator[operator])
         found = mutant(model, first, chance)
         if found is not None:
-            yield (
-                number,
-                Case("onnx", operator, str(number), lambda f=found, x=first: network_of(f, x)),
-            )
+            make = partial(network_of, found, first)
+            yield number, Case("onnx", operator, str(number), make)
         number += 1
 
 

@@ -108,14 +108,21 @@ class Outcome:
     message: str = ""
 
 
+_CASES_OF: dict[str, list[TestCase]] = {}
+"""Node tests by module: importing a module adds its tests to a list of the package onnx, once."""
+
+
 def collected(every: int = 1) -> list[TestCase]:
     """ONNX's node tests, those of one of `every` modules: all of them take 8 s to compute."""
     modules = [each.name for each in pkgutil.iter_modules(node_tests.__path__)][every // 2 :: every]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for name in modules:
-            importlib.import_module(f"{node_tests.__name__}.{name}")
-    return list(node_tests._NodeTestCases)
+            if name not in _CASES_OF:
+                known = len(node_tests._NodeTestCases)
+                importlib.import_module(f"{node_tests.__name__}.{name}")
+                _CASES_OF[name] = node_tests._NodeTestCases[known:]
+    return [case for name in modules for case in _CASES_OF[name]]
 
 
 def all_cases(every: int = 1) -> dict[str, TestCase]:
