@@ -52,11 +52,11 @@ def machine_with(folder: Path, settings: Settings) -> Iterator[UMABackend]:
         try:
             backend = load_backend_folder(copy)
             _ = backend.configuration
-            backend.notices = tuple(_renamed(each, copy, folder) for each in backend.notices)
+            backend.notices = tuple(renamed(each, copy, folder) for each in backend.notices)
             yield backend
         except UmakitError as error:
             for name in ("what", "where", "fix"):
-                setattr(error, name, _renamed(getattr(error, name), copy, folder))
+                setattr(error, name, renamed(getattr(error, name), copy, folder))
             if error.where == "accel.toml" and isinstance(error, AcceleratorConfigError):
                 error.where = ""
             error.args = (str(error),)
@@ -80,21 +80,15 @@ def _copy(folder: Path, copy: Path) -> None:
         ) from None
 
 
-def _renamed(text: str, copy: Path, folder: Path) -> str:
-    """Return a text with the backend's own name in place of its copy's.
+def renamed(text: str, copy: Path, folder: Path, before: str = "") -> str:
+    """Return a text with the backend's own name in place of its copy's, and `before` in front of
+    the files of the folder.
 
     Lines of `accel.toml` are omitted: in the copy, the file was rewritten.
     """
     for path in dict.fromkeys((str(copy), short_path(copy))):
-        text = text.replace(f"{path}{os.sep}", "").replace(path, folder.name)
+        text = text.replace(f"{path}{os.sep}", before).replace(path, folder.name)
     return LINE.sub(r"\1", PACKAGE.sub(r"\1", text))
-
-
-def in_folder(text: str, copy: Path, folder: Path) -> str:
-    """Return a text with the files of a backend's folder in place of those of its copy."""
-    for path in dict.fromkeys((str(copy), short_path(copy))):
-        text = text.replace(f"{path}{os.sep}", f"{short_path(folder)}{os.sep}")
-    return LINE.sub(r"\1", text)
 
 
 def _forget(copy: Path) -> None:

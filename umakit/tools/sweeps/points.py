@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ from umakit.pipeline import (
 )
 from umakit.tools.columns import known_sum, view
 from umakit.tools.inputs import random_inference
-from umakit.tools.sweeps.machines import backend_digest, in_folder, machine_with
+from umakit.tools.sweeps.machines import backend_digest, machine_with, renamed
 from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
 from umakit.tools.sweeps.settings import Settings, Value
 from umakit.version import __version__
@@ -259,8 +260,9 @@ def predict_with(
     folder = Path(source.folder)
     with machine_with(folder, settings) as backend:
         found = predict_network(network, backend, source.options, tell, inferences)
-        copy = (backend.configuration.path or folder).parent
-        return replace(found, notices=tuple(in_folder(t, copy, folder) for t in found.notices))
+        place = f"{short_path(folder)}{os.sep}"
+        notices = (renamed(text, backend.folder, folder, place) for text in found.notices)
+        return replace(found, notices=tuple(notices))
 
 
 def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
