@@ -132,15 +132,15 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
         if not isinstance(call, Call):
             continue
         operator = tvm_api.operator_name(call)
+        node = tvm_api.name_of(call) or str(binding.var.name)
         if operator == "nn.pad" and str(call.attrs.pad_mode) == "reflect":
-            _check_reflection(call, str(binding.var.name), where)
+            _check_reflection(call, node, where)
         if operator in ("gather_elements", "scatter_elements", "gather_nd"):
-            _check_shape_of_indices(operator, call, str(binding.var.name), where)
+            _check_shape_of_indices(operator, call, node, where)
         for indices, axis, size in _constant_indices(operator, call):
             least = -size if operator in COUNTS_FROM_THE_END else 0
             outside = indices[(indices < least) | (indices >= size)]
             if outside.size:
-                node = tvm_api.name_of(call) or str(binding.var.name)
                 raise ModelError(
                     f"operator {operator} of node {node!r} has the index "
                     f"{outside.reshape(-1)[0]}, which is out of range for axis {axis} of size "
@@ -150,7 +150,7 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
                 )
 
 
-def _check_shape_of_indices(operator: str, call: Call, variable: str, where: str) -> None:
+def _check_shape_of_indices(operator: str, call: Call, node: str, where: str) -> None:
     shape, indices = (tvm_api.static_shape(each) for each in call.args[:2])
     if shape is None or indices is None:
         return
@@ -166,21 +166,21 @@ def _check_shape_of_indices(operator: str, call: Call, variable: str, where: str
         )
     if not fits:
         raise ModelError(
-            f"operator {operator} of node {tvm_api.name_of(call) or variable!r} has indices of "
-            f"shape {list(indices)}, which data of shape {list(shape)} lack",
+            f"operator {operator} of node {node!r} has indices of shape {list(indices)}, which "
+            f"data of shape {list(shape)} lack",
             where=where,
             fix="give the indices at most the sizes of the data along all other axes and batches",
         )
 
 
-def _check_reflection(call: Call, variable: str, where: str) -> None:
+def _check_reflection(call: Call, node: str, where: str) -> None:
     widths = np.reshape([int(width) for width in call.attrs.pad_width], (-1, 2))
     shape = tvm_api.static_shape(call.args[0]) or ()
     for axis, (size, most) in enumerate(zip(shape, widths.max(axis=1), strict=False)):
         if most >= size:
             raise ModelError(
-                f"operator nn.pad of node {tvm_api.name_of(call) or variable!r} reflects {most} "
-                f"elements at axis {axis} of size {size}",
+                f"operator nn.pad of node {node!r} reflects {most} elements at axis {axis} of size "
+                f"{size}",
                 where=where,
                 fix=f"pad by at most {size - 1}",
             )

@@ -142,7 +142,7 @@ class IndexSums:
         return True
 
     def _same_value(self, node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
-        """Return what a bound variable or a cast without effect stands for; else None."""
+        """Return the value of a bound variable, or the operand of a cast that keeps its value."""
         if type(node).__name__ == "Cast" and self._ranges.of(node) == self._ranges.of(node.value):
             return node.value
         return self._bound(node)

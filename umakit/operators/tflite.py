@@ -79,7 +79,7 @@ class TfliteOperator:
 
 
 class TfliteConverter(Protocol):
-    """What `TfliteNode` asks of the import, by numbers of tensors."""
+    """The importer of a TensorFlow Lite file, which `TfliteNode` calls with numbers of tensors."""
 
     def value(self, number: int) -> Expr: ...
     def tensor(self, number: int) -> TfliteTensor: ...

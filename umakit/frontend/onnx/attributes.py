@@ -114,6 +114,7 @@ NOT_TAKEN: Mapping[str, str] = {
 
 
 MOST_STEP = 2**30
+"""Largest step of a Slice: place and step together stay in 31 bits."""
 
 
 def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
@@ -121,7 +122,7 @@ def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
 
     TVM's converters use one default for all opsets, which may differ from the schema's default.
     """
-    opset = opset_of(proto)
+    opset, constants = opset_of(proto), constant_tensors(proto.graph)
     for node in all_nodes(proto.graph):
         given = {attribute.name for attribute in node.attribute}
         schema = schema_of(node, opset)
@@ -130,13 +131,12 @@ def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
                 node.attribute.append(attribute.default_value)
         _check_attributes(node, str(path))
         if node.op_type == "Slice" and len(node.input) > 4:
-            _check_steps(proto.graph, node, str(path))
+            _check_steps(node, constants.get(node.input[4]), str(path))
 
 
-def _check_steps(graph: onnx.GraphProto, node: onnx.NodeProto, where: str) -> None:
+def _check_steps(node: onnx.NodeProto, tensor: onnx.TensorProto | None, where: str) -> None:
     """Refuse constant steps of a Slice that the inference of the package onnx adds up beyond the
     range of its integers, without an end."""
-    tensor = constant_tensors(graph).get(node.input[4])
     steps = [] if tensor is None else onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
     wide = [step for step in steps if abs(step) > MOST_STEP]
     if wide:

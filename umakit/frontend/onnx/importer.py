@@ -355,7 +355,7 @@ def _check_window(node: Node) -> None:
             "which do not fit",
             FIX,
         )
-    _check_count(node, 2, weights[1] * node.attribute("group", 1) if grouped else weights[0])
+    _check_count(node, 2, weights[1] * groups if grouped else weights[0])
 
 
 def _check_normalization(node: Node, shape: tuple[int, ...]) -> None:
@@ -363,10 +363,8 @@ def _check_normalization(node: Node, shape: tuple[int, ...]) -> None:
         given = node.static_shape(position)
         if given is None:
             continue
-        padded = (*[1] * (len(shape) - len(given)), *given)
-        if len(padded) > len(shape) or any(
-            one not in (1, size) for one, size in zip(padded, shape, strict=False)
-        ):
+        sizes = zip(given[::-1], shape[::-1], strict=False)
+        if len(given) > len(shape) or any(one not in (1, size) for one, size in sizes):
             raise node.refuse(
                 f"has an input {position} of shape {list(given)}, which does not fit its input of "
                 f"shape {list(shape)}",

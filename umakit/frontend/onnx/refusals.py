@@ -65,10 +65,8 @@ def not_supported(
     )
 
 
-NO_RESULT, NESTED = (
-    "expected to have type but instead is null",
-    re.compile(r"op_type:(If|Loop|Scan)\b"),
-)
+NO_RESULT = "expected to have type but instead is null"
+NESTED = re.compile(r"op_type:(If|Loop|Scan)\b")
 
 
 def contradiction(fault: str, file: str, inputs: Sequence[Any | None] = ()) -> ModelError:

@@ -113,23 +113,25 @@ def _continued(node: Node) -> Any | None:
     if shape is None or given is None or (axes is None and node.input(3) is not None):
         return None
     places = range(len(shape)) if axes is None else [int(axis) % len(shape) for axis in axes]
-    result, cropped = node.inputs[0], False
-    for axis, before, after in zip(places, *np.reshape(given, (2, -1)).tolist(), strict=True):
+    pads = np.reshape(given, (2, -1)).tolist()
+    for axis, before, after in zip(places, *pads, strict=True):
         left = shape[axis] + min(before, 0) + min(after, 0)
-        most = max(before, after)
-        if left < 1 or (mode == "reflect" and most >= left):
+        if left < 1 or (mode == "reflect" and max(before, after) >= left):
             raise node.refuse(
                 f"has the pads {before} and {after} at axis {axis} of size {shape[axis]}, which "
                 f"mode {mode} cannot fill",
                 f"pad by at most {left - 1}" if left > 0 else "crop less",
             )
-        cropped |= min(before, after) < 0
-        begin = max(-before, 0)
-        widths = (max(before, 0), max(after, 0))
-        table = np.pad(np.arange(begin, begin + left), widths, mode=mode)  # type: ignore[call-overload]
+    if np.min(pads) >= 0:
+        return None
+    result = node.inputs[0]
+    for axis, before, after in zip(places, *pads, strict=True):
         if before or after:
+            kept = np.arange(max(-before, 0), shape[axis] + min(after, 0))
+            widths = (max(before, 0), max(after, 0))
+            table = np.pad(kept, widths, mode=mode)  # type: ignore[call-overload]
             result = node.emit(relax.op.take(result, relax.const(table, "int64"), axis))
-    return result if cropped else None
+    return result
 
 
 PADS_ARE_AN_INPUT_SINCE = 11
@@ -156,18 +158,15 @@ def sliced(node: Node) -> Any | None:
             f"has starts={list(starts)}, ends={list(ends)}, axes={list(axes)}, "
             f"steps={list(steps)} for {len(shape)} dimensions"
         )
-    begins, stops, strides = [], [], []
+    begins, stops = [], []
     for start, end, axis, step in zip(starts, ends, places, steps, strict=True):
         taken = _taken(start, end, step, shape[axis])
         if not taken:
             raise node.refuse(f"takes no elements of an input of shape {list(shape)}")
-        if len(taken) == 1:  # TVM would add up a step as large as any number
-            taken = range(taken.start, taken.start + 1)
         begins.append(taken.start)
         # A place before the first element would count from the end.
         stops.append(taken.stop if taken.stop >= 0 else -shape[axis] - 1)
-        strides.append(taken.step)
-    return relax.op.strided_slice(node.inputs[0], places, begins, stops, strides)
+    return relax.op.strided_slice(node.inputs[0], places, begins, stops, list(steps))
 
 
 def _taken(start: int, end: int, step: int, size: int) -> range:
