@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 from pathlib import Path
 
@@ -153,3 +154,27 @@ def test_old_objects_are_deleted(
     assert len(list((tmp_path / "cache" / "umakit" / "objects").iterdir())) <= 3
     shutil.rmtree(tmp_path / "cache")
     assert answer(tmp_path / "0") == 0
+
+
+def test_an_object_that_is_used_during_a_cleanup_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process would link it a moment later."""
+    monkeypatch.setattr(objects, "KEPT_OBJECTS", 8)
+    paths = [tmp_path / f"{number}.o" for number in range(12)]
+    for number, path in enumerate(paths):
+        path.touch()
+        os.utime(path, (number, number))
+    original, looked = objects.modified, []
+
+    def modified(path: Path) -> float:
+        looked.append(path)
+        time = original(path)
+        if len(looked) == len(paths):  # all times are known
+            os.utime(paths[1])
+        return time
+
+    monkeypatch.setattr(objects, "modified", modified)
+    objects._delete_old(tmp_path)
+    gone = set(paths) - set(tmp_path.iterdir())
+    assert sorted(path.name for path in gone) == ["0.o", "2.o", "3.o"]

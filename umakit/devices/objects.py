@@ -192,8 +192,10 @@ def cached_object(stem: str, key: bytes, compile_to: Callable[[Path], None]) -> 
 def _delete_old(folder: Path) -> None:
     objects = list(folder.glob("*.o"))
     if len(objects) > KEPT_OBJECTS * 9 // 8:
-        for stale in sorted(objects, key=modified)[:-KEPT_OBJECTS]:
-            stale.unlink(missing_ok=True)
+        times = {each: modified(each) for each in objects}
+        for stale in sorted(objects, key=times.__getitem__)[:-KEPT_OBJECTS]:
+            if modified(stale) == times[stale]:  # else another process links it now
+                stale.unlink(missing_ok=True)
 
 
 def modified(path: Path) -> float:
