@@ -47,6 +47,7 @@ def test_random_programs_end_as_on_the_model(rtl: verilated_strawberry.RtlDevice
         rtl.randomize(seed + 1, seed if seed % 4 == 3 else 0)
         compare.run_program(compare.Pair(rtl, report), seed)
     rtl.randomize(0, 0)
+    rtl.reset()  # which ends the pauses
     assert report.differences == [] and report.compared > 1000
 
 
